@@ -1,0 +1,41 @@
+"""The recurrent forward and backward passes in C++, on raw buffers: no framework is known here.
+
+A `Call` describes a whole stack of layers: sizes, addresses, strides. `forward` and `backward` run it, on the fastest
+instruction set that the machine has (the environment variable LOWTIDE_ISA forces another) and without Python's lock.
+Whoever fills in a call keeps the memory that it points at alive until it returns. `problem.hpp` says what each field
+means; frameworks get their own adapter elsewhere (`lowtide.ops.native` for PyTorch).
+"""
+
+from __future__ import annotations
+
+from lowtide.kernels._native import (
+    Call,
+    Cell,
+    Keep,
+    LayerCall,
+    Rows,
+    activate,
+    adopt_openmp,
+    backward,
+    forward,
+    isa,
+    sizes,
+    team_source,
+    usable_isas,
+)
+
+__all__ = [
+    "Call",
+    "Cell",
+    "Keep",
+    "LayerCall",
+    "Rows",
+    "activate",
+    "adopt_openmp",
+    "backward",
+    "forward",
+    "isa",
+    "sizes",
+    "team_source",
+    "usable_isas",
+]

@@ -1,0 +1,194 @@
+// The Python face of the kernels: calls on raw addresses, described by a `StackCall` that Python fills in.
+//
+// Nothing here knows a framework. lowtide/kernels/__init__.py gives it its Python types.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <vector>
+
+#include "dispatch.hpp"
+#include "problem.hpp"
+#include "threads.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using lowtide::Cell;
+using lowtide::Keep;
+using lowtide::KernelTable;
+using lowtide::LayerCall;
+using lowtide::Rows;
+using lowtide::StackCall;
+using lowtide::Status;
+
+namespace {
+
+// Python holds addresses as integers.
+template <class Class, class Pointer>
+void address(nb::class_<Class>& type, const char* name, Pointer Class::* member) {
+  type.def_prop_rw(
+      name, [member](const Class& self) { return reinterpret_cast<uintptr_t>(self.*member); },
+      [member](Class& self, uintptr_t value) { self.*member = reinterpret_cast<Pointer>(value); });
+}
+
+// A call together with its layers, which it owns.
+struct Call {
+  StackCall stack;
+  std::vector<LayerCall> layers;
+
+  Call(int64_t layer_count, int64_t directions) : layers(static_cast<size_t>(layer_count * directions)) {
+    stack.layers = layer_count;
+    stack.directions = directions;
+  }
+
+  // The pieces of the description that would otherwise lead to wild reads.
+  const StackCall& checked() {
+    if (stack.steps < 1 || stack.batch < 1 || stack.hidden < 1 || stack.inputs < 0 || stack.threads < 1)
+      throw std::invalid_argument("steps, batch, hidden and threads are at least 1, inputs at least 0");
+    if (stack.chunk_steps < 1 || stack.state_steps % stack.chunk_steps != 0 || stack.state_steps < 1)
+      throw std::invalid_argument("state_steps is a positive multiple of chunk_steps");
+    if (stack.keep == Keep::boundaries && stack.directions == 1 && stack.layers > 1 &&
+        stack.state_steps != stack.chunk_steps)
+      throw std::invalid_argument("under \"boundaries\" state_steps equals chunk_steps");
+    if (stack.directions == 2 && stack.start_at_time && !stack.start_at_step_reverse)
+      throw std::invalid_argument("the reverse direction needs start_at_step_reverse");
+    for (const LayerCall& layer : layers)
+      if (!layer.w_ih || !layer.w_hh) throw std::invalid_argument("every layer needs its weights");
+    stack.call = layers.data();
+    return stack;
+  }
+};
+
+const KernelTable& table_of(const std::string& isa) {
+  if (isa.empty()) return lowtide::kernels();
+  for (const KernelTable* table : lowtide::usable_kernels())
+    if (isa == table->isa) return *table;
+  throw std::invalid_argument("no kernels for instruction set '" + isa + "' on this machine");
+}
+
+void run(Call& call, const std::string& isa, Status (*KernelTable::* pass)(const StackCall&)) {
+  const KernelTable& table = table_of(isa);
+  const StackCall& stack = call.checked();
+  Status status;
+  {
+    nb::gil_scoped_release release;
+    status = (table.*pass)(stack);
+  }
+  if (status == Status::no_memory) throw std::bad_alloc();
+}
+
+}  // namespace
+
+NB_MODULE(_native, module) {
+  nb::enum_<Cell>(module, "Cell")
+      .value("lstm", Cell::lstm)
+      .value("gru", Cell::gru)
+      .value("rnn_tanh", Cell::rnn_tanh)
+      .value("rnn_relu", Cell::rnn_relu);
+  nb::enum_<Keep>(module, "Keep")
+      .value("gates", Keep::gates)
+      .value("outputs", Keep::outputs)
+      .value("boundaries", Keep::boundaries);
+
+  nb::class_<Rows> rows(module, "Rows");
+  rows.def(nb::init<>());
+  rows.def_rw("step_stride", &Rows::step_stride).def_rw("row_stride", &Rows::row_stride);
+  address(rows, "base", &Rows::base);
+  address(rows, "step_start", &Rows::step_start);
+  address(rows, "row_index", &Rows::row_index);
+
+  nb::class_<LayerCall> layer(module, "LayerCall");
+  address(layer, "w_ih", &LayerCall::w_ih);
+  address(layer, "w_hh", &LayerCall::w_hh);
+  address(layer, "b_ih", &LayerCall::b_ih);
+  address(layer, "b_hh", &LayerCall::b_hh);
+  address(layer, "h0", &LayerCall::h0);
+  address(layer, "c0", &LayerCall::c0);
+  address(layer, "hT", &LayerCall::hT);
+  address(layer, "cT", &LayerCall::cT);
+  address(layer, "mask", &LayerCall::mask);
+  address(layer, "states", &LayerCall::states);
+  address(layer, "gates", &LayerCall::gates);
+  address(layer, "dhT", &LayerCall::dhT);
+  address(layer, "dcT", &LayerCall::dcT);
+  address(layer, "dh0", &LayerCall::dh0);
+  address(layer, "dc0", &LayerCall::dc0);
+  address(layer, "dw_ih", &LayerCall::dw_ih);
+  address(layer, "dw_hh", &LayerCall::dw_hh);
+  address(layer, "db_ih", &LayerCall::db_ih);
+  address(layer, "db_hh", &LayerCall::db_hh);
+
+  nb::class_<Call> call(module, "Call");
+  call.def(nb::init<int64_t, int64_t>(), "layers"_a, "directions"_a);
+  call.def("layer", [](Call& self, size_t index) -> LayerCall& { return self.layers.at(index); },
+           nb::rv_policy::reference_internal);
+#define LOWTIDE_FIELD(name) \
+  call.def_prop_rw( \
+      #name, [](const Call& self) { return self.stack.name; }, \
+      [](Call& self, decltype(StackCall::name) value) { self.stack.name = value; })
+  LOWTIDE_FIELD(cell);
+  LOWTIDE_FIELD(keep);
+  LOWTIDE_FIELD(is_double);
+  LOWTIDE_FIELD(steps);
+  LOWTIDE_FIELD(batch);
+  LOWTIDE_FIELD(inputs);
+  LOWTIDE_FIELD(hidden);
+  LOWTIDE_FIELD(total_rows);
+  LOWTIDE_FIELD(chunk_steps);
+  LOWTIDE_FIELD(state_steps);
+  LOWTIDE_FIELD(threads);
+  LOWTIDE_FIELD(dropout_scale);
+  LOWTIDE_FIELD(zero_padding);
+#undef LOWTIDE_FIELD
+#define LOWTIDE_ROWS(name) \
+  call.def_prop_rw( \
+      #name, [](Call& self) -> Rows& { return self.stack.name; }, \
+      [](Call& self, const Rows& value) { self.stack.name = value; }, nb::rv_policy::reference_internal)
+  LOWTIDE_ROWS(x);
+  LOWTIDE_ROWS(y);
+  LOWTIDE_ROWS(dy);
+  LOWTIDE_ROWS(dx);
+#undef LOWTIDE_ROWS
+#define LOWTIDE_ADDRESS(name) \
+  call.def_prop_rw( \
+      #name, [](const Call& self) { return reinterpret_cast<uintptr_t>(self.stack.name); }, \
+      [](Call& self, uintptr_t value) { self.stack.name = reinterpret_cast<decltype(StackCall::name)>(value); })
+  LOWTIDE_ADDRESS(rows_at_time);
+  LOWTIDE_ADDRESS(start_at_time);
+  LOWTIDE_ADDRESS(start_at_step_reverse);
+  LOWTIDE_ADDRESS(inner);
+#undef LOWTIDE_ADDRESS
+
+  module.def(
+      "sizes",
+      [](Call& self, const std::string& isa) {
+        self.stack.call = self.layers.data();
+        const lowtide::Sizes sizes = table_of(isa).sizes(self.stack);
+        return nb::make_tuple(sizes.state_elements, sizes.gate_elements);
+      },
+      "call"_a, "isa"_a = "");
+  module.def("forward", [](Call& self, const std::string& isa) { run(self, isa, &KernelTable::forward); }, "call"_a,
+             "isa"_a = "");
+  module.def("backward", [](Call& self, const std::string& isa) { run(self, isa, &KernelTable::backward); }, "call"_a,
+             "isa"_a = "");
+  module.def(
+      "activate",
+      [](const std::string& function, bool is_double, uintptr_t in, uintptr_t out, int64_t count,
+         const std::string& isa) {
+        table_of(isa).activate(is_double, function == "sigmoid" ? 0 : 1, reinterpret_cast<const void*>(in),
+                               reinterpret_cast<void*>(out), count);
+      },
+      "function"_a, "is_double"_a, "input"_a, "output"_a, "count"_a, "isa"_a = "");
+  module.def("isa", [] { return std::string(lowtide::kernels().isa); });
+  module.def("usable_isas", [] {
+    std::vector<std::string> names;
+    for (const KernelTable* table : lowtide::usable_kernels()) names.emplace_back(table->isa);
+    return names;
+  });
+  module.def("adopt_openmp", [](const std::string& library) { return lowtide::adopt_openmp(library.c_str()); },
+             "library"_a);
+  module.def("team_source", [] { return std::string(lowtide::team_source()); });
+}

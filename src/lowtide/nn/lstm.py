@@ -1,0 +1,96 @@
+"""A drop-in torch.nn.LSTM that keeps little of its forward pass."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, overload
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from lowtide.nn._layer import LeanLayer
+from lowtide.nn._lengths import Lengths
+from lowtide.ops.spec import Keep
+
+CellStates = tuple[Tensor, Tensor]
+
+
+class LSTM(LeanLayer, torch.nn.LSTM):
+    """torch.nn.LSTM, parameter for parameter and gradient for gradient, in less memory.
+
+    ```python
+    layer = lowtide.nn.LSTM(40, 128, num_layers=2, batch_first=True)
+    outputs, (h, c) = layer(inputs)
+    outputs, (h, c) = layer(padded, lengths=[7, 3, 5])
+    ```
+    """
+
+    stock_class: ClassVar[type[torch.nn.RNNBase]] = torch.nn.LSTM
+
+    def __init__(  # noqa: PLR0917 - torch's signature
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        keep: Keep = "outputs",
+        chunk_steps: int = 0,
+        state_steps: int = 0,
+    ) -> None:
+        """Make the layer that torch.nn.LSTM would make from the same arguments, drawing the same weights.
+
+        Args:
+            input_size: Width of the inputs.
+            hidden_size: Width of the cell state, and of h without a projection.
+            num_layers: Layers stacked on each other.
+            bias: Whether gates have biases.
+            batch_first: Whether inputs and outputs are (B, T, width) rather than (T, B, width).
+            dropout: Probability of zeroing an output between layers, in training.
+            bidirectional: Whether each layer also runs from the last step to the first.
+            proj_size: Width that h is projected to; 0 for none.
+            device: Where the parameters live.
+            dtype: What the parameters are made of.
+            keep: What survives until the backward pass. "gates": everything, nothing is computed twice. "outputs":
+                each layer's outputs and some cell states; the gates are computed again. "boundaries": of a
+                unidirectional stack only the last layer's outputs and the states between chunks.
+            chunk_steps: Time steps whose gates exist at once in the backward pass; 0 for an automatic choice.
+            state_steps: Time steps between kept states, at least `chunk_steps`; 0 for as many as `chunk_steps`.
+        """
+        super().__init__(
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device, dtype
+        )
+        self.set_options(keep, chunk_steps, state_steps)
+
+    @overload
+    def forward(
+        self, input: Tensor, hx: CellStates | None = None, *, lengths: Lengths | None = None
+    ) -> tuple[Tensor, CellStates]: ...
+
+    @overload
+    def forward(
+        self, input: PackedSequence, hx: CellStates | None = None, *, lengths: Lengths | None = None
+    ) -> tuple[PackedSequence, CellStates]: ...
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,  # noqa: A002 - torch's name for it
+        hx: CellStates | None = None,
+        *,
+        lengths: Lengths | None = None,
+    ) -> Any:
+        """Run the stack and return its outputs and each sequence's final (h, c).
+
+        Args:
+            input: (T, B, input_size), (B, T, input_size) if batch_first, (T, input_size), or a PackedSequence.
+            hx: Initial (h, c), each (layers * directions, B, width), without B for a single sequence; zeros if None.
+            lengths: Valid steps of each sequence of a padded batch, in any order. Outputs beyond them are zero, and
+                the final states are those of each sequence's last valid step (of no step at all: the initial ones).
+        """
+        return self.run(input, hx, lengths)

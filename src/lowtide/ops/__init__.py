@@ -1,0 +1,1 @@
+"""Recurrent stacks as differentiable PyTorch operators: native kernels, vendor path, plain reference."""

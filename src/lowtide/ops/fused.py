@@ -1,0 +1,83 @@
+"""Torch's own fused recurrent layers, one call for a whole stack: cuDNN on a GPU, oneDNN or ATen on a CPU.
+
+The vendor path makes this call for everything at once (`keep="gates"`) or for one chunk of time steps after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from lowtide.ops.spec import StackSpec
+
+State = tuple[Tensor, ...]
+"""(h,) or, for an LSTM, (h, c); each (layers * directions, B, size)."""
+
+
+def run_fused(
+    spec: StackSpec,
+    inputs: Tensor,
+    state: State,
+    weights: Sequence[Tensor],
+    *,
+    batch_sizes: Tensor | None = None,
+) -> tuple[Tensor, State]:
+    """Run torch's fused stack over time-major (T, B, I) inputs, or over packed (rows, I) with `batch_sizes`.
+
+    Dropout between the layers is torch's own here, drawn by the call.
+    """
+    # torch has no stubs for these: the functional form of torch.nn.LSTM and its sisters.
+    fused = cast("Any", getattr(torch._VF, spec.cell))  # noqa: SLF001 # type: ignore[attr-defined]
+    state = tuple(part.contiguous() for part in state)  # cuDNN refuses the states of a stack's first few sequences else
+    hx = state if spec.has_cell_state else state[0]
+    # cuDNN keeps what a backward pass needs only when told to train; without dropout that changes no result.
+    train = torch.is_grad_enabled() or spec.dropout > 0
+    batch_first = False
+    options = (list(weights), spec.bias, spec.num_layers, spec.dropout, train, spec.bidirectional)
+    if batch_sizes is None:
+        outputs, *final = fused(inputs, hx, *options, batch_first)
+    else:
+        outputs, *final = fused(inputs, batch_sizes, hx, *options)
+    return outputs, tuple(final)
+
+
+def initial_state(spec: StackSpec, inputs: Tensor, sequences: int, h0: Tensor | None, c0: Tensor | None) -> State:
+    """The state to start from, with zeros for what is None."""
+    rows = spec.num_layers * spec.directions
+    if h0 is None:
+        h0 = inputs.new_zeros(rows, sequences, spec.state_size)
+    if not spec.has_cell_state:
+        return (h0,)
+    if c0 is None:
+        c0 = inputs.new_zeros(rows, sequences, spec.hidden_size)
+    return h0, c0
+
+
+def contiguous_weights(spec: StackSpec, weights: Sequence[Tensor]) -> list[Tensor]:
+    """The detached weights as cuDNN wants them: a copy in one buffer, which it would else make anew in every call.
+
+    Elsewhere than under cuDNN they are what they are.
+    """
+    detached = [weight.detach() for weight in weights]
+    cudnn = cast("Any", torch.backends.cudnn)  # annotated in part only
+    # Not cudnn.is_acceptable, which knows nothing of bfloat16.
+    if not (detached[0].is_cuda and cudnn.enabled and cudnn.is_available()):
+        return detached
+    copies = [weight.clone() for weight in detached]
+    batch_first = False
+    # What torch.nn.RNNBase.flatten_parameters calls: it moves the copies into one buffer.
+    torch._cudnn_rnn_flatten_weight(  # noqa: SLF001
+        copies,
+        spec.weights_per_layer,
+        spec.input_size,
+        cudnn.rnn.get_cudnn_mode(spec.cell.upper()),
+        spec.hidden_size,
+        spec.proj_size,
+        spec.num_layers,
+        batch_first,
+        spec.bidirectional,
+    )
+    return copies
