@@ -23,7 +23,7 @@ def pins() -> dict[str, str]:
 
 
 def test_every_requirement_is_pinned_inside_its_range() -> None:
-    stated = [*requirements(["torch", "dev"], without=[]), *PROJECT["build-system"]["requires"]]
+    stated = [*requirements(["torch", "dev"]), *PROJECT["build-system"]["requires"]]
     for requirement in map(Requirement, stated):
         assert requirement.specifier.contains(pins()[canonicalize_name(requirement.name)]), str(requirement)
 
@@ -33,14 +33,8 @@ def test_pins_carry_no_local_label_so_that_any_build_of_torch_satisfies_them() -
     assert all(re.fullmatch(r"[0-9.]+", version) for version in pins().values())
 
 
-def test_an_installed_torch_can_be_left_out_of_what_pip_gets() -> None:
-    names = [Requirement(line).name for line in requirements(["torch", "dev"], without=["torch"])]
-    assert "torch" not in names
-    assert {"numpy", "psutil", "pytest"} <= set(names)
-
-
 def test_the_base_requires_no_framework() -> None:
-    assert [Requirement(line).name for line in requirements([], without=[])] == ["psutil"]
+    assert [Requirement(line).name for line in requirements([])] == ["psutil"]
 
 
 def test_the_version_is_the_same_everywhere() -> None:

@@ -1,35 +1,41 @@
 #!/usr/bin/env bash
 # Makes .venv and installs the pinned dependencies. A torch that the chosen interpreter already has is used where its
-# version fits (then the environment sees that interpreter's packages); otherwise pip brings the pinned one.
+# version fits: the folder it lies in is put on the environment's path, behind the environment's own packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 python=${PYTHON:-python3}
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 
+# Prints the folder of the interpreter's torch, or nothing where it has none that fits. The range is pyproject.toml's.
 fitting_torch() {
     "$python" - <<'PROBE'
-import importlib.metadata, sys
+import importlib.metadata
+
 try:
-    version = importlib.metadata.version("torch")
+    torch = importlib.metadata.distribution("torch")
 except importlib.metadata.PackageNotFoundError:
-    sys.exit(1)
-sys.exit(not version.startswith("2.13."))
+    pass
+else:
+    if torch.version.startswith("2.13."):
+        print(torch.locate_file(""))
 PROBE
 }
 
-options=()
-skip=()
-if fitting_torch; then
-    echo "environment: using the torch that $python has"
-    options=(--system-site-packages)
-    skip=(--without torch)
-fi
-
-base=$("$python" -c 'import sys; print(sys.base_prefix, sys.version)'; echo "${options[*]:-}")
+borrowed=$(fitting_torch)
+base=$("$python" -c 'import sys; print(sys.prefix, sys.version)')$borrowed
 if [ "$(cat .venv/.base 2>/dev/null)" != "$base" ]; then
-    "$python" -m venv --clear "${options[@]}" .venv
+    "$python" -m venv --clear .venv
     echo "$base" >.venv/.base
 fi
-mapfile -t requirements < <(.venv/bin/python tools/requirements.py torch dev "${skip[@]}")
+
+mapfile -t requirements < <(.venv/bin/python tools/requirements.py torch dev)
+if [ -z "$borrowed" ]; then
+    .venv/bin/python -m pip install --constraint constraints.txt "${requirements[@]}"
+    exit
+fi
+echo "environment: using the torch in $borrowed"
+mapfile -t requirements < <(printf '%s\n' "${requirements[@]}" | grep -v '^torch[<>=]')
 .venv/bin/python -m pip install --constraint constraints.txt "${requirements[@]}"
+# Only now: pip would take the tools of that folder for installed, but not their commands.
+echo "$borrowed" >"$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/borrowed.pth"

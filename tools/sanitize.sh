@@ -22,14 +22,13 @@ mkdir -p "$site"
 cp -R src/lowtide "$site/lowtide"
 .venv/bin/cmake --install "$folder/native" --prefix "$site"
 
-if [ ! -x "$folder/venv/bin/python" ]; then
-    options=()
-    grep -q '^include-system-site-packages = true' .venv/pyvenv.cfg && options=(--system-site-packages)
-    .venv/bin/python -m venv --without-pip "${options[@]}" "$folder/venv"
-fi
+.venv/bin/python -m venv --without-pip "$folder/venv"
 packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 borrowing=$("$folder/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 printf '%s\n' "$site" "$packages" >"$borrowing/borrowed.pth"
+if [ -e "$packages/borrowed.pth" ]; then # what .venv itself borrows, see environment.sh
+    cat "$packages/borrowed.pth" >>"$borrowing/borrowed.pth"
+fi
 
 # The runtime must be there before anything allocates, and libstdc++ before it looks for the functions it wraps.
 export LD_PRELOAD="$("$compiler" -print-file-name=libasan.so) $("$compiler" -print-file-name=libstdc++.so)"

@@ -245,6 +245,20 @@ def test_autocast_does_not_cache_a_cast_without_a_graph() -> None:
     assert gradient.abs().max() > 0
 
 
+@pytest.mark.parametrize("keep", ["outputs", "boundaries"])
+def test_a_whole_graph_compiles_where_dynamo_may_trace_autograd(keep: Keep) -> None:
+    case, tensors = dense(replace(LSTM, keep=keep), steps=5)
+
+    def run(inputs: Tensor) -> Tensor:
+        return vendor_stack(case.spec, inputs, tensors.h0, tensors.c0, tensors.weights)[0]
+
+    with torch._dynamo.config.patch(trace_autograd_ops=True):  # noqa: SLF001
+        compiled = torch.compile(run, fullgraph=True, backend="aot_eager")(tensors.inputs)
+        found = torch.autograd.grad(compiled.square().sum(), tensors.leaves())
+    eager = run(tensors.inputs)
+    assert_same([compiled, *found], [eager, *torch.autograd.grad(eager.square().sum(), tensors.leaves())])
+
+
 def test_chunks_default_to_a_least_length_and_to_sqrt_of_a_sixth_in_very_long_sequences() -> None:
     assert default_chunk_steps(1, "cpu") == 64
     assert default_chunk_steps(4_000, "cpu") == 64

@@ -98,10 +98,10 @@ void forward_chunk(const Layer<Cell>& layer, const Workspace<Cell>& work, Member
   const Group group = group_of(layer, me, s0, s1);
   for (int64_t from = s0; from < s1; from += work.block_steps) {
     const int64_t to = smaller(from + work.block_steps, s1);
-    const int64_t before = rows_below(layer.when, from, to, group.b0);
-    const int64_t rows = rows_below(layer.when, from, to, group.b1) - before;
-    Real* tiles = work.tiles + before * layer.panels * LayerT::tile_width;
-    Real* inputs = work.inputs + before * work.input_stride;
+    const int64_t rows = rows_below(layer.when, from, to, group.b1) - rows_below(layer.when, from, to, group.b0);
+    // Each group's own part, the same for every block: groups do not wait for each other between blocks.
+    Real* tiles = work.tiles + group.b0 * work.block_steps * layer.panels * LayerT::tile_width;
+    Real* inputs = work.inputs + group.b0 * work.block_steps * work.input_stride;
     const Share gathered(rows, group.by_units ? me.id : 0, group.by_units ? me.count : 1);
     gather_inputs(layer, group, from, to, gathered.begin, gathered.end, inputs, work.input_stride);
     if (group.by_units) team_barrier(me);

@@ -104,6 +104,8 @@ class _Context(FunctionCtx):
     """What `_Chunked` keeps beside the saved tensors."""
 
     run: ChunkedRun
+    masked: list[bool]
+    """Which layers drop from what they read."""
     autocast: AutocastState | None
     saved_tensors: tuple[Tensor, ...]
     needs_input_grad: tuple[bool, ...]
@@ -122,8 +124,8 @@ class _Chunked(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.run = run
         ctx.autocast = AutocastState.current(inputs.device.type)
-        # None may be saved; torch's annotation forgets it.
-        ctx.save_for_backward(inputs, *state, *weights, *starts, *cast("Sequence[Tensor]", masks))
+        ctx.masked = [mask is not None for mask in masks]
+        ctx.save_for_backward(inputs, *state, *weights, *starts, *(mask for mask in masks if mask is not None))
         return outputs, *final
 
     @staticmethod
@@ -132,14 +134,15 @@ class _Chunked(torch.autograd.Function):
         parts, weights = len(d_final), len(ctx.needs_input_grad) - 3 - len(d_final)
         inputs, *saved = ctx.saved_tensors
         sources = (inputs, *saved[: parts + weights], d_outputs, *d_final)
+        masks = iter(saved[2 * parts + weights :])
         with torch.no_grad():
             backward = _Backward(
                 run=run,
                 inputs=inputs,
                 state=tuple(saved[:parts]),
                 weights=saved[parts : parts + weights],
-                starts=tuple(saved[parts + weights : -run.spec.num_layers]),
-                masks=saved[-run.spec.num_layers :],
+                starts=tuple(saved[parts + weights : 2 * parts + weights]),
+                masks=[next(masks) if masked else None for masked in ctx.masked],
                 needs=ctx.needs_input_grad[2:],
                 autocast=ctx.autocast,
             )

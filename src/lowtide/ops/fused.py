@@ -62,9 +62,10 @@ def contiguous_weights(spec: StackSpec, weights: Sequence[Tensor]) -> list[Tenso
     Elsewhere than under cuDNN they are what they are.
     """
     detached = [weight.detach() for weight in weights]
+    if torch.compiler.is_compiling() or not detached[0].is_cuda:  # nothing that moves a tensor can be traced
+        return detached
     cudnn = cast("Any", torch.backends.cudnn)  # annotated in part only
-    # Not cudnn.is_acceptable, which knows nothing of bfloat16.
-    if not (detached[0].is_cuda and cudnn.enabled and cudnn.is_available()):
+    if not (cudnn.enabled and cudnn.is_available()):  # cudnn.is_acceptable knows nothing of bfloat16
         return detached
     copies = [weight.clone() for weight in detached]
     batch_first = False
