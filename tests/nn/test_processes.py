@@ -15,7 +15,7 @@ import torch.distributed
 from torch import Tensor
 
 from lowtide.ops.spec import KEEPS, Keep
-from tests.nn.cases import CELLS, Arguments, Case, Results, differentiate_lean, lean_layer
+from tests.nn.cases import CELLS, Arguments, Case, Layer, Results, differentiate, lean_layer
 
 SIZABLE = Case(input_size=24, hidden_size=48, steps=40, lengths=(40,) * 8)
 
@@ -24,13 +24,15 @@ SIZABLE = Case(input_size=24, hidden_size=48, steps=40, lengths=(40,) * 8)
 @pytest.mark.parametrize("cell", CELLS)
 def test_two_threads_at_once_compute_bitwise_what_one_computes_alone(cell: str, keep: Keep) -> None:
     cases = [dataclasses.replace(SIZABLE, cell=cell, keep=keep, seed=seed) for seed in (1, 2)]
-    alone = [differentiate_lean(case, torch.float32) for case in cases]
+    # Made here: making one seeds the generator that all threads share.
+    layers = [lean_layer(case, torch.float32) for case in cases]
+    alone = [run(layer, case) for layer, case in zip(layers, cases, strict=True)]
     together: list[list[Results]] = [[], []]
     start = threading.Barrier(2)
 
     def work(which: int) -> None:
         start.wait()
-        together[which].extend(differentiate_lean(cases[which], torch.float32) for _ in range(4))
+        together[which].extend(run(layers[which], cases[which]) for _ in range(4))
 
     threads = [threading.Thread(target=work, args=(which,)) for which in (0, 1)]
     for thread in threads:
@@ -41,6 +43,12 @@ def test_two_threads_at_once_compute_bitwise_what_one_computes_alone(cell: str, 
         assert len(runs) == 4
         for results in runs:
             torch.testing.assert_close(results, expected, rtol=0, atol=0)
+
+
+def run(layer: Layer, case: Case) -> Results:
+    layer.zero_grad()
+    results = differentiate(layer, case, Arguments.draw(case, torch.float32))
+    return {name: result.clone() for name, result in results.items()}
 
 
 FORKING = """

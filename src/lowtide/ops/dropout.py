@@ -26,7 +26,7 @@ Byte k, shifted by 56 - 7k, lands on bit 56 + k; no two products share a bit, so
 def draw_masks(spec: StackSpec, rows: int, device: torch.device) -> list[Tensor]:
     """Draw the masks of one forward pass, one for each boundary between layers; none where nothing is dropped.
 
-    `rows` is T * B for dense inputs (with or without lengths) and the rows of a PackedSequence's data. The draw itself
+    `rows` is T * B for dense inputs, the rows of a PackedSequence's data, and with lengths their sum. The draw itself
     needs four bytes an element on a CPU (torch's own size for it) until it is packed.
     """
     if spec.dropout == 0:

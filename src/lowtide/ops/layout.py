@@ -7,6 +7,8 @@ what a slice cannot express is gathered a chunk at a time.
     dense   (T, B, width), any strides: a chunk is a slice of steps, turned round for direction 1
     packed  (rows, width) of a PackedSequence: a slice of rows, or the rows that reverse each sequence
     padded  (T, B, width) with lengths: gathered into packed rows, longest sequence first
+
+Dropout masks number the rows as they lie in the tensor; for padded ones, as they would lie if it were packed.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class Chunk:
     index: Index
     """Where they are in a tensor of the layout."""
     row_numbers: int | Tensor
-    """Their numbers when the tensor's rows are counted row-major: the first one's where they follow each other."""
+    """Their numbers, as dropout masks count: the first one's where they follow each other."""
     sequences: int
     """How many sequences reach into this chunk: the first ones in the layout's order."""
     batch_sizes: Tensor | None = None
@@ -76,7 +78,7 @@ class Layout(ABC):
     """Whether the chunks of one direction hold every row between them; False where there is padding."""
 
     def __init__(self, *, steps: int, rows: int, chunk_steps: int) -> None:
-        """Of `steps` steps to be walked, in tensors of `rows` rows, padding included."""
+        """Of `steps` steps to be walked, which hold `rows` rows; padding counts in neither."""
         self.rows = rows
         self.chunk_steps = chunk_steps
         self.chunks = -(-steps // chunk_steps)
@@ -122,9 +124,8 @@ class Packed(Layout):
         if direction == 0:
             first = int(self.first_rows[start])
             return Chunk(slice(first, first + int(sizes.sum())), first, int(sizes[0]), sizes)
-        step, sequence = _members(sizes)
-        numbers = self.first_rows[self.lengths[sequence] - 1 - (start + step)] + sequence
-        numbers = numbers.to(self.device)
+        time, sequence = _members(start, sizes, self.lengths)
+        numbers = (self.first_rows[time] + sequence).to(self.device)
         return Chunk(numbers, numbers, int(sizes[0]), sizes)
 
 
@@ -133,25 +134,26 @@ class Padded(Layout):
 
     covers = False
 
-    def __init__(self, lengths: Tensor, steps: int, chunk_steps: int, device: torch.device) -> None:
-        """For tensors of `steps` by len(lengths)."""
-        self.lengths = lengths
-        self.longest = int(lengths.max())
+    def __init__(self, lengths: Tensor, chunk_steps: int, device: torch.device) -> None:
+        """For tensors of len(lengths) sequences."""
         self.order = lengths.argsort(descending=True, stable=True)
         """The sequences from the longest to the shortest."""
+        self.lengths = lengths[self.order]
+        """In that order."""
+        self.batch_sizes = (self.lengths > torch.arange(int(self.lengths[0]))[:, None]).sum(1)
+        self.first_rows = self.batch_sizes.cumsum(0) - self.batch_sizes
         self.device = device
-        super().__init__(steps=self.longest, rows=steps * len(lengths), chunk_steps=chunk_steps)
+        super().__init__(steps=len(self.batch_sizes), rows=int(lengths.sum()), chunk_steps=chunk_steps)
 
     def chunk(self, number: int, direction: int) -> Chunk:
         """The valid steps of every sequence, gathered as packed rows."""
         start = number * self.chunk_steps
-        steps = torch.arange(start, min(start + self.chunk_steps, self.longest))
-        sizes = (self.lengths > steps[:, None]).sum(1)
-        step, place = _members(sizes)
-        sequence = self.order[place]
-        time = start + step if direction == 0 else self.lengths[sequence] - 1 - (start + step)
-        numbers = (time * len(self.lengths) + sequence).to(self.device)
-        return Chunk((time.to(self.device), sequence.to(self.device)), numbers, int(sizes[0]), sizes)
+        sizes = self.batch_sizes[start : start + self.chunk_steps]
+        time, sequence = _members(start, sizes, self.lengths if direction == 1 else None)
+        index = (time.to(self.device), self.order[sequence].to(self.device))
+        first = int(self.first_rows[start])
+        numbers = first if direction == 0 else (self.first_rows[time] + sequence).to(self.device)
+        return Chunk(index, numbers, int(sizes[0]), sizes)
 
 
 def lay_out(inputs: Tensor, batch_sizes: Tensor | None, lengths: Tensor | None, chunk_steps: int) -> Layout:
@@ -159,14 +161,14 @@ def lay_out(inputs: Tensor, batch_sizes: Tensor | None, lengths: Tensor | None, 
     if batch_sizes is not None:
         return Packed(batch_sizes, chunk_steps, inputs.device)
     if lengths is not None:
-        return Padded(lengths, inputs.shape[0], chunk_steps, inputs.device)
+        return Padded(lengths, chunk_steps, inputs.device)
     return Dense(inputs.shape[0], inputs.shape[1], chunk_steps)
 
 
-def _members(batch_sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """Step and sequence of each packed row, counted from the first of these steps."""
+def _members(start: int, batch_sizes: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Time and sequence of each packed row of a chunk from step `start` on; back in time where `lengths` are given."""
     step, sequence = (torch.arange(int(batch_sizes[0])) < batch_sizes[:, None]).nonzero(as_tuple=True)
-    return step, sequence
+    return start + step if lengths is None else lengths[sequence] - 1 - (start + step), sequence
 
 
 def _steps_reaching(batch_sizes: Tensor) -> Tensor:

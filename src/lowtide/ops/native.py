@@ -51,7 +51,7 @@ def native_stack(
     if rows.steps == 0:
         return _no_steps(spec, inputs, h0, c0, weights)
     h0, c0 = rows.sort(h0), rows.sort(c0)
-    masks = draw_masks(spec, _mask_rows(rows), inputs.device)
+    masks = draw_masks(spec, rows.total, inputs.device)
     given = [inputs, h0, c0, *weights]
     if not (torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in given)):
         results = run_forward(spec, rows, inputs, (h0, c0), weights, masks, keeps=False)
@@ -67,11 +67,8 @@ def rows_of(inputs: Tensor, batch_sizes: Tensor | None, lengths: Tensor | None) 
         return packed_rows(batch_sizes)
     if lengths is None:
         return dense_rows(inputs.shape[0], inputs.shape[1])
-    return padded_rows(lengths) if int(lengths.max()) > 0 else dense_rows(0, inputs.shape[1])
-
-
-def _mask_rows(rows: BatchRows) -> int:
-    return rows.total
+    longest = int(lengths.max())
+    return padded_rows(lengths, longest) if longest > 0 else dense_rows(0, inputs.shape[1])
 
 
 def _needs_operator(inputs: Tensor) -> bool:

@@ -5,7 +5,6 @@ Everything that a call points at is held by the caller until the call returns.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,8 +78,10 @@ def choose_steps(spec: StackSpec, steps: int, batch: int) -> Steps:
     if chunk == 0:
         chunk = max(_LEAST_CHUNK_STEPS, -(-_CHUNK_ROWS // batch))
         if drops_inner_outputs(spec):
-            # Per layer and sequence about 7 floats a unit for each step of a chunk, 2 for each kept state.
-            chunk = max(chunk, math.isqrt(2 * int(steps) // 7))
+            # Per layer, sequence and unit a step of a chunk takes about 7 floats, a kept state 2: K steps a chunk are
+            # best near 7 K = 2 T / K. Doubling keeps a compiler that knows T as a symbol at one graph.
+            while 7 * chunk * chunk < 2 * steps:
+                chunk *= 2
         if spec.state_steps:
             chunk = min(chunk, spec.state_steps)
     if drops_inner_outputs(spec):
@@ -97,18 +98,21 @@ def kept_sizes(spec: StackSpec, dtype: torch.dtype) -> tuple[int, int]:
     return kernels.sizes(call)
 
 
-def new_outputs(spec: StackSpec, rows: BatchRows, x: Tensor) -> Tensor:
+def new_outputs(spec: StackSpec, x: Tensor) -> Tensor:
     """Make the outputs, laid out in memory as the inputs are."""
     if x.dim() == 2:  # noqa: PLR2004 - packed data
         return x.new_empty(x.shape[0], spec.output_size)
     steps, batch = x.shape[:2]
     if _is_batch_first(x):
-        y = x.new_empty(batch, steps, spec.output_size).transpose(0, 1)
-    else:
-        y = x.new_empty(steps, batch, spec.output_size)
-    if rows.is_padded and rows.steps < steps:
-        y[rows.steps :].zero_()
-    return y
+        return x.new_empty(batch, steps, spec.output_size).transpose(0, 1)
+    return x.new_empty(steps, batch, spec.output_size)
+
+
+def new_gradient(x: Tensor) -> Tensor:
+    """Make the gradient of dense or packed inputs, laid out as they are."""
+    if x.dim() == 3 and _is_batch_first(x):  # noqa: PLR2004 - dense
+        return x.new_empty(x.shape[1], x.shape[0], x.shape[2]).transpose(0, 1)
+    return x.new_empty(x.shape)
 
 
 def run_forward(
@@ -126,7 +130,8 @@ def run_forward(
     x, weights = _contiguous_features(x), [weight.contiguous() for weight in weights]
     h0, c0 = (None if state is None else state.contiguous() for state in states)
     count = spec.num_layers * spec.directions
-    y = new_outputs(spec, rows, x)
+    y = new_outputs(spec, x)
+    _clear_past(y, rows)
     h = x.new_empty(count, rows.batch, spec.hidden_size)
     c = torch.empty_like(h) if spec.has_cell_state else x.new_empty(0)
     inner, kept, gates = new_kept(spec, rows, steps, x, keeps=keeps)
@@ -151,7 +156,7 @@ def new_kept(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Make the buffers between forward and backward: inner outputs, states, gates."""
     count = spec.num_layers * spec.directions
-    inner = kept = gates = x.new_empty(0)
+    inner, kept, gates = (x.new_empty(0) for _ in range(3))
     if spec.num_layers > 1 and not drops_inner_outputs(spec) and (keeps or spec.bidirectional):
         inner = x.new_empty(spec.num_layers - 1, rows.total, spec.output_size)
     if not keeps:
@@ -182,7 +187,9 @@ def run_backward(
     dy = None if gradients[0] is None else _contiguous_features(gradients[0])
     dh, dc = (None if gradient is None else gradient.contiguous() for gradient in gradients[1:])
     count = spec.num_layers * spec.directions
-    dx = _new_like(x, rows) if wanted.x else None
+    dx = new_gradient(x) if wanted.x else None
+    if dx is not None:
+        _clear_past(dx, rows)
     dh0, dc0 = (
         x.new_empty(count, rows.batch, spec.hidden_size) if want else None for want in (wanted.h0, wanted.c0)
     )
@@ -262,14 +269,10 @@ def _contiguous_features(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
 
 
-def _new_like(x: Tensor, rows: BatchRows) -> Tensor:
-    if x.dim() == 3 and _is_batch_first(x):  # noqa: PLR2004 - dense
-        gradient = x.new_empty(x.shape[1], x.shape[0], x.shape[2]).transpose(0, 1)
-    else:
-        gradient = x.new_empty(x.shape)
-    if rows.is_padded and rows.steps < x.shape[0]:
-        gradient[rows.steps :].zero_()
-    return gradient
+def _clear_past(tensor: Tensor, rows: BatchRows) -> None:
+    """Zero the steps that the kernels do not visit, beyond the longest sequence of a padded batch."""
+    if rows.is_padded and rows.steps < tensor.shape[0]:
+        tensor[rows.steps :].zero_()
 
 
 def _is_batch_first(x: Tensor) -> bool:

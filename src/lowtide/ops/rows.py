@@ -56,12 +56,11 @@ def packed_rows(batch_sizes: Tensor) -> BatchRows:
     return _ragged_rows(batch_sizes.contiguous(), order=None)
 
 
-def padded_rows(lengths: Tensor) -> BatchRows:
-    """The valid rows of a padded batch whose sequences have these lengths, in any order, the longest at least 1."""
-    steps = int(lengths.max())
+def padded_rows(lengths: Tensor, steps: int) -> BatchRows:
+    """The valid rows among the first `steps` steps of a padded batch whose sequences have these lengths, in any order."""
     order = torch.argsort(lengths, descending=True, stable=True)
-    shorter = torch.bincount(lengths, minlength=steps + 1).cumsum(0)[:steps]
-    return _ragged_rows(lengths.numel() - shorter, order=order)
+    ended = torch.bincount(lengths, minlength=steps + 1).cumsum(0)[:steps]
+    return _ragged_rows(lengths.numel() - ended, order=order)
 
 
 def _ragged_rows(at_time: Tensor, order: Tensor | None) -> BatchRows:

@@ -7,8 +7,8 @@
 A bidirectional stack needs both whole directions between its layers, and a single layer has nothing between: there,
 "boundaries" equals "outputs". States are kept at each chunk's start, so `StackSpec.state_steps` has no use here.
 
-Dropout masks are numbered by the rows of a layer's output, (T, B) or packed; with lengths too they are (T, B), so they
-do not depend on the lengths. On a CPU all modes drop what the stock layer drops under one seed.
+On a CPU all modes drop what the stock layer drops under one seed; with lengths, what it drops from the same batch
+packed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from lowtide.ops.chunked import ChunkedRun, run_chunked
-from lowtide.ops.dropout import apply_mask, draw_masks
+from lowtide.ops.dropout import draw_masks
 from lowtide.ops.fused import State, initial_state, run_fused
 from lowtide.ops.layout import Layout, Padded, lay_out
 from lowtide.ops.spec import StackSpec
@@ -91,46 +91,19 @@ def _in_chunks(spec: StackSpec, inputs: Tensor, state: State, weights: Sequence[
 def _padded_at_once(
     spec: StackSpec, inputs: Tensor, state: State, weights: Sequence[Tensor], lengths: Tensor
 ) -> _Result:
-    """Keep "gates" with lengths: by way of a PackedSequence; layer by layer where masks lie between."""
-    masks = draw_masks(spec, inputs.shape[0] * inputs.shape[1], inputs.device)
-    if not masks:
-        return _packed_at_once(spec, inputs, state, weights, lengths)
-
-    def run_layer(layer: int, one: StackSpec, rows: Tensor, below: State, own: Sequence[Tensor]) -> _Result:
-        if layer:
-            rows = apply_mask(masks[layer - 1], 0, rows, spec.dropout)
-        return _packed_at_once(replace(one, dropout=0.0), rows, below, own, lengths)
-
-    return _layer_by_layer(spec, inputs, state, weights, run_layer)
-
-
-def _packed_at_once(
-    spec: StackSpec, inputs: Tensor, state: State, weights: Sequence[Tensor], lengths: Tensor
-) -> _Result:
-    if not lengths.all():  # a PackedSequence holds no empty sequence
-        return _without_empty(spec, inputs, state, weights, lengths)
-    packed = pack_padded_sequence(inputs, lengths, enforce_sorted=False)
-    assert packed.sorted_indices is not None
-    assert packed.unsorted_indices is not None
-    state = _reordered(state, packed.sorted_indices)
-    data, final = run_fused(spec, packed.data, state, weights, batch_sizes=packed.batch_sizes)
-    outputs, _ = pad_packed_sequence(packed._replace(data=data), total_length=inputs.shape[0])
-    return outputs, _reordered(final, packed.unsorted_indices)
-
-
-def _without_empty(
-    spec: StackSpec, inputs: Tensor, state: State, weights: Sequence[Tensor], lengths: Tensor
-) -> _Result:
-    """The sequences of no steps keep their state and yield zeros."""
-    present = lengths.nonzero().squeeze(1)
-    index = present.to(inputs.device)
-    zeros = inputs.new_zeros(*inputs.shape[:2], spec.output_size)
+    """Keep "gates" with lengths, by way of a PackedSequence. Empty sequences stay out of it and keep their state."""
+    order = lengths.argsort(descending=True, stable=True)
+    present = order[: int(lengths.count_nonzero())]
     if len(present) == 0:
-        return zeros, state
-    part = inputs.index_select(1, index)
-    outputs, final = _packed_at_once(spec, part, _reordered(state, index), weights, lengths[present])
-    spread = tuple(old.index_copy(1, index, new) for old, new in zip(state, final, strict=True))
-    return zeros.to(outputs.dtype).index_copy(1, index, outputs), spread
+        return inputs.new_zeros(*inputs.shape[:2], spec.output_size), state
+    packed = pack_padded_sequence(inputs.index_select(1, present.to(inputs.device)), lengths[present])
+    data, final = run_fused(spec, packed.data, _reordered(state, present), weights, batch_sizes=packed.batch_sizes)
+    outputs, _ = pad_packed_sequence(packed._replace(data=data), total_length=inputs.shape[0])
+    absent = _reordered(state, order[len(present) :])
+    outputs = torch.nn.functional.pad(outputs, (0, 0, 0, len(lengths) - len(present)))
+    final = tuple(torch.cat([part, rest], 1) for part, rest in zip(final, absent, strict=True))
+    back = order.argsort()
+    return _reordered((outputs,), back)[0], _reordered(final, back)
 
 
 def _layer_by_layer(
@@ -148,6 +121,6 @@ def _layer_by_layer(
     return rows, tuple(torch.cat(parts) for parts in zip(*finals, strict=True))
 
 
-def _reordered(state: State, order: Tensor) -> State:
-    """The states with their sequences in another order."""
-    return tuple(part.index_select(1, order.to(part.device)) for part in state)
+def _reordered(parts: State, order: Tensor) -> State:
+    """The parts, (any, B, size), with these of their sequences in this order."""
+    return tuple(part.index_select(1, order.to(part.device)) for part in parts)
