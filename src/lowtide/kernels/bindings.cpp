@@ -12,6 +12,7 @@
 
 #include "dispatch.hpp"
 #include "problem.hpp"
+#include "scratch.hpp"
 #include "threads.hpp"
 
 namespace nb = nanobind;
@@ -182,6 +183,10 @@ NB_MODULE(_native, module) {
                                reinterpret_cast<void*>(out), count);
       },
       "function"_a, "is_double"_a, "input"_a, "output"_a, "count"_a, "isa"_a = "");
+  module.def(
+      "prefer_huge_pages",
+      [](uintptr_t memory, size_t bytes) { lowtide::prefer_huge_pages(reinterpret_cast<void*>(memory), bytes); },
+      "memory"_a, "bytes"_a);
   module.def("isa", [] { return std::string(lowtide::kernels().isa); });
   module.def("usable_isas", [] {
     std::vector<std::string> names;

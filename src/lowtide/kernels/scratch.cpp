@@ -31,8 +31,7 @@ void* scratch_take(size_t bytes) {
     const size_t used = round_up(bytes, 4096);
     const size_t rest = address + whole - (start + used);
     if (rest > 0) munmap(reinterpret_cast<void*>(start + used), rest);
-    // The last, partial huge page stays on small pages: it would be charged whole.
-    madvise(reinterpret_cast<void*>(start), bytes / huge_page * huge_page, MADV_HUGEPAGE);
+    prefer_huge_pages(reinterpret_cast<void*>(start), bytes);
     return reinterpret_cast<void*>(start);
   }
 #endif
@@ -48,6 +47,20 @@ void scratch_give(void* memory, size_t bytes) {
 #endif
   (void)bytes;
   std::free(memory);
+}
+
+void prefer_huge_pages(void* memory, size_t bytes) {
+#ifdef __linux__
+  if (!wants_huge_pages(bytes)) return;
+  // Partial huge pages at the ends stay on small pages: they would be charged whole.
+  const size_t address = reinterpret_cast<size_t>(memory);
+  const size_t begin = round_up(address, huge_page);
+  const size_t end = (address + bytes) / huge_page * huge_page;
+  if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#else
+  (void)memory;
+  (void)bytes;
+#endif
 }
 
 }  // namespace lowtide

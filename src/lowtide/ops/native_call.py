@@ -136,6 +136,7 @@ def run_forward(
     c = torch.empty_like(h) if spec.has_cell_state else x.new_empty(0)
     inner, kept, gates = new_kept(spec, rows, steps, x, keeps=keeps)
 
+    _on_huge_pages(y, inner, gates)
     call = _describe(spec, rows, steps, x, weights, masks)
     if not keeps and inner.numel() == 0:
         call.keep = kernels.Keep.boundaries  # what lies between layers is scratch then
@@ -189,6 +190,7 @@ def run_backward(
     count = spec.num_layers * spec.directions
     dx = new_gradient(x) if wanted.x else None
     if dx is not None:
+        _on_huge_pages(dx)
         _clear_past(dx, rows)
     dh0, dc0 = (
         x.new_empty(count, rows.batch, spec.hidden_size) if want else None for want in (wanted.h0, wanted.c0)
@@ -267,6 +269,12 @@ def _threads(spec: StackSpec, rows: BatchRows) -> int:
 
 def _contiguous_features(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
+
+
+def _on_huge_pages(*fresh: Tensor) -> None:
+    """Ask for huge pages below tensors that were just allocated and will be written whole."""
+    for tensor in fresh:
+        kernels.prefer_huge_pages(tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
 
 def _clear_past(tensor: Tensor, rows: BatchRows) -> None:

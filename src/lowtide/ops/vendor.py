@@ -13,7 +13,7 @@ packed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import isqrt
 
@@ -28,7 +28,6 @@ from lowtide.ops.layout import Layout, Padded, lay_out
 from lowtide.ops.spec import StackSpec
 
 _Result = tuple[Tensor, State]
-_RunLayer = Callable[[int, StackSpec, Tensor, State, Sequence[Tensor]], _Result]
 
 _LEAST_CHUNK_STEPS = {"cpu": 64, "cuda": 128}
 """Shorter chunks pay more for each call than they save; a call costs a GPU more."""
@@ -49,9 +48,8 @@ def vendor_stack(
     state = initial_state(spec, inputs, sequences, h0, c0)
     if spec.keep != "gates":
         steps = inputs.shape[0] if batch_sizes is None else len(batch_sizes)
-        layout = lay_out(
-            inputs, batch_sizes, lengths, spec.chunk_steps or default_chunk_steps(steps, inputs.device.type)
-        )
+        chunk_steps = spec.chunk_steps or default_chunk_steps(steps, inputs.device.type)
+        layout = lay_out(inputs, batch_sizes, lengths, chunk_steps)
         outputs, final = _in_chunks(spec, inputs, state, weights, layout)
     elif lengths is None:
         outputs, final = run_fused(spec, inputs, state, weights, batch_sizes=batch_sizes)
@@ -78,11 +76,7 @@ def _in_chunks(spec: StackSpec, inputs: Tensor, state: State, weights: Sequence[
     if spec.keep == "boundaries" and not spec.bidirectional:
         outputs, final = run_chunked(ChunkedRun(spec, layout), inputs, state, weights, masks)
     else:
-
-        def run_layer(layer: int, one: StackSpec, rows: Tensor, below: State, own: Sequence[Tensor]) -> _Result:
-            return run_chunked(ChunkedRun(one, layout), rows, below, own, masks[layer : layer + 1])
-
-        outputs, final = _layer_by_layer(spec, inputs, state, weights, run_layer)
+        outputs, final = _layer_by_layer(spec, inputs, state, weights, masks, layout=layout)
     if isinstance(layout, Padded):
         final = _reordered(final, layout.order.argsort())
     return outputs, final
@@ -101,22 +95,29 @@ def _padded_at_once(
     outputs, _ = pad_packed_sequence(packed._replace(data=data), total_length=inputs.shape[0])
     absent = _reordered(state, order[len(present) :])
     outputs = torch.nn.functional.pad(outputs, (0, 0, 0, len(lengths) - len(present)))
-    final = tuple(torch.cat([part, rest], 1) for part, rest in zip(final, absent, strict=True))
+    final = tuple(torch.cat([part, rest.to(part.dtype)], 1) for part, rest in zip(final, absent, strict=True))
     back = order.argsort()
     return _reordered((outputs,), back)[0], _reordered(final, back)
 
 
 def _layer_by_layer(
-    spec: StackSpec, inputs: Tensor, state: State, weights: Sequence[Tensor], run_layer: _RunLayer
+    spec: StackSpec,
+    inputs: Tensor,
+    state: State,
+    weights: Sequence[Tensor],
+    masks: Sequence[Tensor | None],
+    *,
+    layout: Layout,
 ) -> _Result:
-    """Call `run_layer` with each layer's number, spec, input, initial state and weights."""
+    """Run each layer through all chunks before the next one, both directions of it in one go."""
     finals = []
     count = spec.directions * spec.weights_per_layer
     states = zip(*(part.tensor_split(spec.num_layers) for part in state), strict=True)
     rows = inputs
     for layer, below in enumerate(states):
-        one = replace(spec, num_layers=1, input_size=rows.shape[-1])
-        rows, final = run_layer(layer, one, rows, below, weights[layer * count : (layer + 1) * count])
+        run = ChunkedRun(replace(spec, num_layers=1, input_size=rows.shape[-1]), layout)
+        own = weights[layer * count : (layer + 1) * count]
+        rows, final = run_chunked(run, rows, below, own, masks[layer : layer + 1])
         finals.append(final)
     return rows, tuple(torch.cat(parts) for parts in zip(*finals, strict=True))
 

@@ -1,0 +1,1 @@
+"""Measurements of Lowtide, one script a question: each prints a table and writes JSON."""
