@@ -16,6 +16,6 @@ def answer(request: str) -> Any:  # noqa: ANN401 - each request has its own answ
         return asdict(describe_machine())
     task = Task.from_json(request)
     if task.measure == "seconds":
-        return time_contestants(task.work, task.contestants, repeats=task.repeats)
+        return time_contestants(task.work, task.contestants, repeats=task.repeats, slow_first=task.slow_first)
     (contestant,) = task.contestants
     return grow(task.work, contestant)

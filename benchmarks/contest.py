@@ -19,8 +19,6 @@ from benchmarks.contestant import Contestant
 from benchmarks.work import Work
 from lowtide.memory import growth
 
-PATIENCE_SECONDS = 30.0
-"""No further step of a contestant that has taken this long in all; its first step counts where it is the only one."""
 WARM_UP_STEPS = 8
 """Time steps of the small batch before memory is measured: thread pools and lazily loaded code grow nobody's peak."""
 
@@ -41,6 +39,10 @@ class Racer:
     layer: nn.RNNBase
     batch: Batch
     threads: int
+    warm_ups: int
+    """Steps before those that count."""
+    counting: int
+    """Steps that count."""
 
     def prepare(self) -> None:
         """Set up what is no part of a step."""
@@ -93,27 +95,33 @@ def run_layer(layer: nn.RNNBase, inputs: Tensor | PackedSequence) -> Tensor:
     return _rows(layer(inputs)[0])
 
 
-def time_contestants(work: Work, contestants: Sequence[Contestant], *, repeats: int) -> list[list[float]]:
-    """Seconds of each contestant's steps."""
+def time_contestants(
+    work: Work, contestants: Sequence[Contestant], *, repeats: int, slow_first: bool
+) -> list[list[float]]:
+    """Seconds of each contestant's steps.
+
+    Args:
+        work: What they compute.
+        contestants: Who takes part, in this order in each turn.
+        repeats: Steps that count, after one to warm up.
+        slow_first: Whether the first contestant takes so long that half the steps, and none to warm up, must do.
+    """
     batch = make_batch(work, inputs_require_grad=True)
     all_threads = torch.get_num_threads()
-    return take_turns(
-        [Racer(make_layer(work, one), batch, one.threads or all_threads) for one in contestants], repeats=repeats
-    )
+    racers = [Racer(make_layer(work, one), batch, one.threads or all_threads, 1, repeats) for one in contestants]
+    if slow_first:
+        racers[0] = replace(racers[0], warm_ups=0, counting=max(1, repeats // 2))
+    return take_turns(racers)
 
 
-def take_turns(racers: Sequence[Racer], *, repeats: int) -> list[list[float]]:
-    """Let each take a step to warm up and then `repeats` steps, in turns; return each one's seconds without warm-up.
-
-    Who has taken PATIENCE_SECONDS gets no further turn. Where the warm-up alone took that long it is the measurement:
-    what a first step costs beyond others is nothing beside it.
-    """
+def take_turns(racers: Sequence[Racer]) -> list[list[float]]:
+    """Let the racers run their steps in turns; return the seconds of those that count."""
     seconds: list[list[float]] = [[] for _ in racers]
-    for _ in range(1 + repeats):
+    for turn in range(max(racer.warm_ups + racer.counting for racer in racers)):
         for own, racer in zip(seconds, racers, strict=True):
-            if sum(own) < PATIENCE_SECONDS:
+            if turn < racer.warm_ups + racer.counting:
                 own.append(racer.seconds())
-    return [own[1:] or own for own in seconds]
+    return [own[racer.warm_ups :] for own, racer in zip(seconds, racers, strict=True)]
 
 
 def grow(work: Work, contestant: Contestant) -> int:

@@ -17,12 +17,6 @@ class Contestant:
     threads: int = 0
     """Threads to run on; 0 for as many as torch takes by itself."""
 
-    @property
-    def name(self) -> str:
-        """How the contestant is called in tables."""
-        name = "stock" if self.keep is None else self.keep
-        return f"{name}, {self.threads} threads" if self.threads else name
-
 
 STOCK = Contestant()
 GATES = Contestant("gates")

@@ -31,7 +31,9 @@ class Task:
     contestants: tuple[Contestant, ...]
     """Several take turns at seconds; growth is that of a single one."""
     repeats: int = 1
-    """Steps after the warm-up, for seconds."""
+    """Steps that count, for seconds."""
+    slow_first: bool = False
+    """Whether the first contestant takes so long that it runs fewer steps."""
 
     def to_json(self) -> str:
         """Write the task in one line."""
@@ -46,6 +48,7 @@ class Task:
             work=Work(**fields["work"]),
             contestants=tuple(Contestant(**one) for one in fields["contestants"]),
             repeats=fields["repeats"],
+            slow_first=fields["slow_first"],
         )
 
 

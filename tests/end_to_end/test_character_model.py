@@ -1,9 +1,11 @@
 """A character model learns along the same curve with stock layers and with lean ones."""
+# ruff: noqa: D102, D107 - a module's forward needs no docstring
 
 from __future__ import annotations
 
 import inspect
 import json.decoder
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -52,10 +54,19 @@ def loss_curve(keep: Keep | None) -> Tensor:
         rows = torch.stack([text[start : start + STEPS + 1] for start in starts.tolist()])
         loss = torch.nn.functional.cross_entropy(model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
         optimizer.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         optimizer.step()
         losses.append(loss.detach())
     return torch.stack(losses)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    # Work this small only waits for its threads, and long where other programs keep the cores busy.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,5 @@
 """Cases that the tests of the layers share: how a layer is called, on what, and what comes out, gradients included."""
+# ruff: noqa: ANN401 - layers, states and results have as many forms as torch gives them
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from lowtide.ops.spec import KEEPS, Keep
 CELLS = ("LSTM", "GRU", "RNN_TANH", "RNN_RELU")
 LAYOUTS = ("dense", "one sequence", "packed, sorted", "packed, unsorted", "lengths")
 
-Layer = torch.nn.RNNBase
+Layer = Any
+"""An LSTM, GRU or RNN; torch's annotations would have every weight be a tensor or a module."""
 Results = dict[str, Tensor]
 
 

@@ -1,4 +1,5 @@
-"""What the stock layer refuses, in Python or deep in C++, the lean layer refuses with the same words; what it takes, too."""
+"""What the stock layer refuses, in Python or deep in C++, a lean layer refuses in the same words."""
+# ruff: noqa: ANN401 - layers, states and results have as many forms as torch gives them
 
 from __future__ import annotations
 
@@ -13,17 +14,19 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 import lowtide.nn
 from lowtide.errors import LowtideError
 
-T, B, I, H = 5, 3, 4, 6
+STEPS, BATCH, WIDTH, HIDDEN = 5, 3, 4, 6
 Layer = Any
 Call = Callable[[Layer], object]
 
 
 def inputs(*shape: int) -> Tensor:
-    return torch.linspace(-1, 1, torch.Size(shape or (T, B, I)).numel()).view(shape or (T, B, I))
+    return torch.linspace(-1, 1, torch.Size(shape or (STEPS, BATCH, WIDTH)).numel()).view(
+        shape or (STEPS, BATCH, WIDTH)
+    )
 
 
 def zeros(*shape: int, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.zeros(*(shape or (1, B, H)), device=device, dtype=dtype)
+    return torch.zeros(*(shape or (1, BATCH, HIDDEN)), device=device, dtype=dtype)
 
 
 def states(layer: Layer, h: Tensor, c: Tensor | None = None) -> Any:
@@ -31,13 +34,13 @@ def states(layer: Layer, h: Tensor, c: Tensor | None = None) -> Any:
     return (h, h if c is None else c) if isinstance(layer, torch.nn.LSTM) else h
 
 
-def packed(*lengths: int, width: int = I) -> PackedSequence:
-    rows = inputs(T, len(lengths), width)
+def packed(*lengths: int, width: int = WIDTH) -> PackedSequence:
+    rows = inputs(STEPS, len(lengths), width)
     return pack_padded_sequence(rows, list(lengths), enforce_sorted=False)
 
 
 def packed_by_hand(rows: int, *batch_sizes: int) -> PackedSequence:
-    return PackedSequence(inputs(rows, I), torch.tensor(batch_sizes, dtype=torch.int64))
+    return PackedSequence(inputs(rows, WIDTH), torch.tensor(batch_sizes, dtype=torch.int64))
 
 
 def with_weight(name: str, change: Callable[[Tensor], Tensor]) -> Call:
@@ -55,12 +58,12 @@ def without_weight(layer: Layer) -> object:
 
 WRONG_INPUTS: dict[str, Call] = {
     "no dimension": lambda layer: layer(torch.tensor(1.0)),
-    "one dimension": lambda layer: layer(inputs(I)),
-    "four dimensions": lambda layer: layer(inputs(2, T, B, I)),
-    "too wide": lambda layer: layer(inputs(T, B, I + 1)),
-    "one sequence too wide": lambda layer: layer(inputs(T, I + 1)),
-    "no steps": lambda layer: layer(inputs(B, 0, I) if layer.batch_first else inputs(0, B, I)),
-    "one sequence of no steps": lambda layer: layer(inputs(0, I)),
+    "one dimension": lambda layer: layer(inputs(WIDTH)),
+    "four dimensions": lambda layer: layer(inputs(2, STEPS, BATCH, WIDTH)),
+    "too wide": lambda layer: layer(inputs(STEPS, BATCH, WIDTH + 1)),
+    "one sequence too wide": lambda layer: layer(inputs(STEPS, WIDTH + 1)),
+    "no steps": lambda layer: layer(inputs(BATCH, 0, WIDTH) if layer.batch_first else inputs(0, BATCH, WIDTH)),
+    "one sequence of no steps": lambda layer: layer(inputs(0, WIDTH)),
     "float64": lambda layer: layer(inputs().double()),
     "float16": lambda layer: layer(inputs().half()),
     "bfloat16": lambda layer: layer(inputs().bfloat16()),
@@ -80,13 +83,13 @@ WRONG_INPUTS: dict[str, Call] = {
 WRONG_STATES: dict[str, Call] = {
     "float64": lambda layer: layer(inputs(), states(layer, zeros().double())),
     "another device": lambda layer: layer(inputs(), states(layer, zeros(device="meta"))),
-    "two dimensions": lambda layer: layer(inputs(), states(layer, zeros(1, H))),
-    "three dimensions for one sequence": lambda layer: layer(inputs(T, I), states(layer, zeros())),
-    "another batch size": lambda layer: layer(inputs(), states(layer, zeros(1, B + 1, H))),
-    "too many layers": lambda layer: layer(inputs(), states(layer, zeros(2, B, H))),
-    "too wide": lambda layer: layer(inputs(), states(layer, zeros(1, B, H + 1))),
+    "two dimensions": lambda layer: layer(inputs(), states(layer, zeros(1, HIDDEN))),
+    "three dimensions for one sequence": lambda layer: layer(inputs(STEPS, WIDTH), states(layer, zeros())),
+    "another batch size": lambda layer: layer(inputs(), states(layer, zeros(1, BATCH + 1, HIDDEN))),
+    "too many layers": lambda layer: layer(inputs(), states(layer, zeros(2, BATCH, HIDDEN))),
+    "too wide": lambda layer: layer(inputs(), states(layer, zeros(1, BATCH, HIDDEN + 1))),
     "the other kind": lambda layer: layer(inputs(), zeros() if isinstance(layer, torch.nn.LSTM) else (zeros(),)),
-    "a tensor of two": lambda layer: layer(inputs(), zeros(2, 1, B, H)),
+    "a tensor of two": lambda layer: layer(inputs(), zeros(2, 1, BATCH, HIDDEN)),
     "three": lambda layer: layer(inputs(), (zeros(), zeros(), zeros())),
     "one in a tuple": lambda layer: layer(inputs(), (zeros(),)),
     "two times None": lambda layer: layer(inputs(), (None, None)),
@@ -94,25 +97,27 @@ WRONG_STATES: dict[str, Call] = {
 }
 
 WRONG_CELL_STATES: dict[str, Call] = {
-    "too wide": lambda layer: layer(inputs(), (zeros(), zeros(1, B, H + 1))),
+    "too wide": lambda layer: layer(inputs(), (zeros(), zeros(1, BATCH, HIDDEN + 1))),
     "float64": lambda layer: layer(inputs(), (zeros(), zeros().double())),
     "another device": lambda layer: layer(inputs(), (zeros(), zeros(device="meta"))),
     "None": lambda layer: layer(inputs(), (zeros(), None)),
 }
 
 WRONG_PACKED: dict[str, Call] = {
-    "too wide": lambda layer: layer(packed(5, 3, 2, width=I + 1)),
+    "too wide": lambda layer: layer(packed(5, 3, 2, width=WIDTH + 1)),
     "float64": lambda layer: layer(packed(5, 3, 2).double()),
     "complex": lambda layer: layer(packed(5, 3, 2).to(torch.complex64)),
-    "states of another batch size": lambda layer: layer(packed_by_hand(6, 3, 2, 1), states(layer, zeros(1, B + 1, H))),
-    "states of too few sequences": lambda layer: layer(packed(3, 5, 2), states(layer, zeros(1, B - 1, H))),
-    "states of two dimensions": lambda layer: layer(packed(5, 3, 2), states(layer, zeros(1, H))),
+    "states of another batch size": lambda layer: layer(
+        packed_by_hand(6, 3, 2, 1), states(layer, zeros(1, BATCH + 1, HIDDEN))
+    ),
+    "states of too few sequences": lambda layer: layer(packed(3, 5, 2), states(layer, zeros(1, BATCH - 1, HIDDEN))),
+    "states of two dimensions": lambda layer: layer(packed(5, 3, 2), states(layer, zeros(1, HIDDEN))),
     "states of float64": lambda layer: layer(packed(5, 3, 2), states(layer, zeros().double())),
     "too few rows": lambda layer: layer(packed_by_hand(5, 3, 2, 1)),
     "growing batch sizes": lambda layer: layer(packed_by_hand(5, 2, 3)),
     "no steps": lambda layer: layer(packed_by_hand(0)),
-    "rows of two dimensions": lambda layer: layer(PackedSequence(inputs(6, 1, I), torch.tensor([3, 2, 1]))),
-    "batch sizes of int32": lambda layer: layer(PackedSequence(inputs(6, I), torch.tensor([3, 2, 1]).int())),
+    "rows of two dimensions": lambda layer: layer(PackedSequence(inputs(6, 1, WIDTH), torch.tensor([3, 2, 1]))),
+    "batch sizes of int32": lambda layer: layer(PackedSequence(inputs(6, WIDTH), torch.tensor([3, 2, 1]).int())),
 }
 
 WRONG_WEIGHTS: dict[str, Call] = {
@@ -129,9 +134,9 @@ MISSHAPEN_WEIGHTS: dict[str, Call] = {
 }
 
 ODD_BUT_TAKEN: dict[str, Call] = {
-    "no sequences": lambda layer: layer(inputs(T, 0, I)),
+    "no sequences": lambda layer: layer(inputs(STEPS, 0, WIDTH)),
     "states for more sequences than are packed": lambda layer: layer(
-        packed(3, 5, 2), states(layer, zeros(1, B + 1, H))
+        packed(3, 5, 2), states(layer, zeros(1, BATCH + 1, HIDDEN))
     ),
     "more rows than are packed": lambda layer: layer(packed_by_hand(7, 3, 2, 1)),
     "packed steps without sequences": lambda layer: layer(packed_by_hand(3, 3, 0)),
@@ -149,8 +154,8 @@ def named(*tables: dict[str, Call]) -> list[Any]:
 
 
 def both(cell: str, *, batch_first: bool) -> tuple[Layer, Layer]:
-    stock = getattr(torch.nn, cell)(I, H, batch_first=batch_first)
-    lean = getattr(lowtide.nn, cell)(I, H, batch_first=batch_first)
+    stock = getattr(torch.nn, cell)(WIDTH, HIDDEN, batch_first=batch_first)
+    lean = getattr(lowtide.nn, cell)(WIDTH, HIDDEN, batch_first=batch_first)
     lean.load_state_dict(stock.state_dict())
     return stock, lean
 

@@ -1,4 +1,5 @@
 """torch.compile and FakeTensor see through a lean layer, and nobody who compiles nothing pays for Dynamo."""
+# ruff: noqa: ANN401, D102, D107 - layers, states and results have as many forms as torch gives them; a module's forward needs no docstring
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def trained(model: torch.nn.Module, runner: Any, arguments: Arguments) -> list[T
     model.zero_grad()
     outputs, final = runner(arguments.inputs, arguments.hx)
     states = final if isinstance(final, tuple) else (final,)
-    sum(part.square().sum() for part in (outputs, *states)).backward()  # type: ignore[union-attr]
+    torch.autograd.backward([part.square().sum() for part in (outputs, *states)])
     gradients = [leaf.grad for leaf in (arguments.inputs, *arguments.states, *model.parameters())]
     return [part.detach() for part in (outputs, *states, *gradients) if part is not None]
 

@@ -1,4 +1,5 @@
 """Padded batches: each sequence ends at its own length, and what lies beyond has no say in anything."""
+# ruff: noqa: ANN401 - layers, states and results have as many forms as torch gives them
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Weights that are computed when they are asked for, old style and new, before a layer is leaned and after."""
+# ruff: noqa: D102 - a module's forward needs no docstring
 
 from __future__ import annotations
 
@@ -130,7 +131,7 @@ def test_removing_parametrizations_leaves_a_plain_lean_layer(cell: str, kind: Pa
     kind(layer)
     expected = call(layer, case, Arguments.draw(case))
     lowtide.lean(layer, "gates")
-    for name in list(layer.parametrizations):  # type: ignore[arg-type]
+    for name in list(layer.parametrizations):
         parametrize.remove_parametrizations(layer, name)
     assert type(layer) is getattr(lowtide.nn, case.cell.partition("_")[0])
     torch.testing.assert_close(call(layer, case, Arguments.draw(case)), expected)
@@ -177,7 +178,7 @@ def test_cached_parametrizations_are_computed_once() -> None:
     layer = lowtide.lean(stock_layer(case))
     calls = []
     parametrize.register_parametrization(layer, NAMES[0], Doubled())
-    layer.parametrizations[NAMES[0]][0].register_forward_hook(lambda *_: calls.append(1))  # type: ignore[index, union-attr]
+    layer.parametrizations[NAMES[0]][0].register_forward_hook(lambda *_: calls.append(1))
     with parametrize.cached():
         call(layer, case, Arguments.draw(case))
         call(layer, case, Arguments.draw(case))

@@ -71,7 +71,7 @@ def test_results_and_gradients_under_bfloat16_autocast_are_as_exact_as_stock(
 def test_gradients_keep_the_dtypes_of_their_leaves() -> None:
     case = Case()
     layer, arguments = lean_layer(case, torch.float32), Arguments.draw(case, torch.float32)
-    under_autocast(layer, case, arguments)["outputs"].sum().backward()
+    torch.autograd.backward(under_autocast(layer, case, arguments)["outputs"].sum())
     assert {leaf.grad.dtype for leaf in (arguments.inputs, *layer.parameters()) if leaf.grad is not None} == {
         torch.float32
     }

@@ -109,7 +109,7 @@ def run_rank(rank: int, case: Case, folder: Path) -> None:
     replica = torch.nn.parallel.DistributedDataParallel(layer)
     half = case.sequences // 2
     inputs, target = (tensor[:, rank * half : (rank + 1) * half] for tensor in draw_batch(case))
-    loss_of(replica, inputs, target).backward()
+    torch.autograd.backward(loss_of(replica, inputs, target))
     torch.save({name: weight.grad for name, weight in layer.named_parameters()}, folder / f"rank{rank}.pt")
     torch.distributed.destroy_process_group()
 
@@ -119,7 +119,7 @@ def test_two_distributed_processes_get_the_gradients_of_one(cell: str, tmp_path:
     case = Case(cell=cell, lengths=(9, 9, 9, 9), seed=3)
     torch.multiprocessing.spawn(run_rank, (case, tmp_path), nprocs=2)  # type: ignore[attr-defined, no-untyped-call]
     layer = lean_layer(case)
-    loss_of(layer, *draw_batch(case)).backward()
+    torch.autograd.backward(loss_of(layer, *draw_batch(case)))
     expected = {name: weight.grad for name, weight in layer.named_parameters()}
     for rank in range(2):
         torch.testing.assert_close(torch.load(tmp_path / f"rank{rank}.pt"), expected)

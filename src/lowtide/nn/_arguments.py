@@ -102,7 +102,12 @@ def _read_packed(
 
 def _are_batch_sizes(batch_sizes: Tensor, *, rows: int) -> bool:
     """Whether the sizes never grow, none is zero, and they add up to the rows that are there."""
-    if batch_sizes.dim() != 1 or batch_sizes.dtype != torch.int64 or batch_sizes.device.type != "cpu" or len(batch_sizes) == 0:
+    if (
+        batch_sizes.dim() != 1
+        or batch_sizes.dtype != torch.int64
+        or batch_sizes.device.type != "cpu"
+        or len(batch_sizes) == 0
+    ):
         return False
     if torch.compiler.is_compiling():
         return True

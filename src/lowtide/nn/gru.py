@@ -25,7 +25,7 @@ class GRU(LeanLayer, torch.nn.GRU):
 
     stock_class: ClassVar[type[torch.nn.RNNBase]] = torch.nn.GRU
 
-    def __init__(  # noqa: PLR0917 - torch's signature
+    def __init__(
         self,
         input_size: int,
         hidden_size: int,

@@ -27,7 +27,7 @@ class LSTM(LeanLayer, torch.nn.LSTM):
 
     stock_class: ClassVar[type[torch.nn.RNNBase]] = torch.nn.LSTM
 
-    def __init__(  # noqa: PLR0917 - torch's signature
+    def __init__(
         self,
         input_size: int,
         hidden_size: int,

@@ -25,7 +25,7 @@ class RNN(LeanLayer, torch.nn.RNN):
 
     stock_class: ClassVar[type[torch.nn.RNNBase]] = torch.nn.RNN
 
-    def __init__(  # noqa: PLR0917 - torch's signature
+    def __init__(
         self,
         input_size: int,
         hidden_size: int,
