@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from hypothesis import strategies as st
 
 from tests.kernels.driver import GRADIENTS, KEEPS, LAYOUTS, Settings
-from tests.kernels.reference import GATES, Arrays, CellName, Problem, Weights
+from tests.kernels.reference import GATES, Array, Arrays, CellName, Problem, Weights
 
 STATES = ("h0", "c0")
 BIASES = ("b_ih", "b_hh")
@@ -32,7 +32,7 @@ class Case:
     pulled: frozenset[str] = frozenset(RESULTS)
     """Results that a gradient arrives at."""
     seed: int = 0
-    settings: Settings = Settings()
+    settings: Settings = field(default_factory=Settings)
 
     def problem(self) -> Problem:
         """Fill it with values that float32 holds exactly; they depend on sizes and seed alone."""
@@ -40,7 +40,7 @@ class Case:
         T, B, H = max(self.lengths) + self.spare_steps, len(self.lengths), self.hidden
         count, width = self.layers * self.directions, self.directions * H
 
-        def normal(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+        def normal(*shape: int) -> Array:
             return random.standard_normal(shape, np.float32).astype(np.float64)
 
         weights = []
@@ -48,7 +48,8 @@ class Case:
             inputs = self.inputs if i < self.directions else width
             shapes = {"w_ih": (inputs,), "w_hh": (H,), "b_ih": (), "b_hh": ()}
             drawn = {name: normal(GATES[self.cell] * H, *shape) * _shrink(H) for name, shape in shapes.items()}
-            weights.append(Weights(**{n: w if n not in BIASES or n in self.given else None for n, w in drawn.items()}))
+            b_ih, b_hh = (drawn[name] if name in self.given else None for name in BIASES)
+            weights.append(Weights(drawn["w_ih"], drawn["w_hh"], b_ih, b_hh))
         states = {name: normal(count, B, H) for name in STATES}
         kept = [random.random((T, B, width)) < 0.75 for _ in range(self.layers - 1)]
         return Problem(

@@ -152,9 +152,9 @@ class Session:
         """Lay out inputs, and what the forward pass leaves for the backward pass."""
         problem, settings = self.problem, self.settings
         self.rows = Rows.of(problem.lengths, settings.layout)
-        T, B, I = problem.x.shape
+        T, B, inputs = problem.x.shape
         self.width = problem.directions * problem.hidden
-        self.x = Placed(self.rows, settings, T, I, fill=np.nan)
+        self.x = Placed(self.rows, settings, T, inputs, fill=np.nan)
         self.x.write(problem.x)
         self.y = Placed(self.rows, settings, T, self.width, fill=UNTOUCHED)
         count = len(problem.weights)
@@ -227,7 +227,7 @@ class Session:
     def backward(self, pulled: Mapping[str, Array]) -> Arrays:
         """Give the wanted gradients, by the names that `reference.differentiate` has for them."""
         problem, wanted = self.problem, self.settings.wanted
-        T, B, I = problem.x.shape
+        T, B, inputs = problem.x.shape
         call = self.describe()
         call.inner = _address(self.inner)
         if not self.drops_inner:
@@ -237,7 +237,7 @@ class Session:
             dy.write(pulled["y"])
             call.dy = dy.place
             self.held.append(dy)
-        dx = Placed(self.rows, self.settings, T, I, fill=UNTOUCHED)
+        dx = Placed(self.rows, self.settings, T, inputs, fill=UNTOUCHED)
         if "x" in wanted:
             call.dx = dx.place
         arriving = {name: self._sorted(pulled.get(name)) for name in ("hT", "cT")}

@@ -5,7 +5,7 @@ sequences go through every step side by side; those that have ended (or, in reve
 
 Legend: T steps, B sequences, I inputs, H hidden units, L layers, D directions, G gates of the cell.
 x (T, B, I) inputs      y (T, B, D H) outputs, zero past a sequence's end
-h, c (L D, B, H) states before the first step (h0, c0) and after the last (hT, cT), layer by layer, forward direction first
+h, c (L D, B, H) states before the first step (h0, c0) and after the last (hT, cT): of layer 0, its reverse, layer 1 ...
 a = W_ih x + b_ih, u = W_hh h + b_hh: (B, G H), gates in torch's order (LSTM i f g o, GRU r z n)
 d…  gradient of the loss with respect to …
 """
@@ -56,7 +56,7 @@ class Problem:
     @property
     def hidden(self) -> int:
         """H."""
-        return self.weights[0].w_hh.shape[1]
+        return int(self.weights[0].w_hh.shape[1])
 
     @property
     def layers(self) -> int:
@@ -69,9 +69,9 @@ class Problem:
         mask: NDArray[np.bool_] = np.arange(self.x.shape[0])[:, None] < self.lengths
         return mask
 
-    def noise(self, layer: int) -> Array | float:
+    def noise(self, layer: int) -> Array:
         """Say what a layer's inputs are multiplied by."""
-        return self.kept[layer - 1] * self.dropout_scale if layer > 0 and self.kept else 1.0
+        return np.where(self.kept[layer - 1], self.dropout_scale, 0.0) if layer > 0 and self.kept else np.ones(1)
 
 
 class Step(NamedTuple):
@@ -100,7 +100,7 @@ def sigmoid(s: Array) -> Array:
 
 
 def step_forward(cell: CellName, step: Step) -> tuple[Array, Array]:
-    """h and c after a step."""
+    """Give h and c after a step."""
     h, c, a, u = step
     if cell == "lstm":
         i, f, g, o = np.split(a + u, 4, axis=1)
@@ -148,7 +148,7 @@ def run(problem: Problem) -> Arrays:
 
 
 def differentiate(problem: Problem, pulled: Mapping[str, Array]) -> Arrays:
-    """Gradients of x, h0, c0, and "w_ih.0" and so on, of the sum of all results times `pulled`; missing ones are zero."""
+    """Give the gradients "x", "h0", "c0", "w_ih.0" ... of all results times `pulled`, which may lack some."""
     stack = _run_layers(problem)
     D, H = problem.directions, problem.hidden
     dh, dc = (_or_zeros(pulled.get(name), (len(stack), problem.x.shape[1], H)) for name in ("hT", "cT"))
@@ -183,7 +183,9 @@ def _run_layers(problem: Problem) -> list[Direction]:
     inputs = problem.x
     for layer in range(problem.layers):
         inputs = inputs * problem.noise(layer)
-        stack += [_direction_forward(problem, layer * problem.directions + d, inputs) for d in range(problem.directions)]
+        stack += [
+            _direction_forward(problem, layer * problem.directions + d, inputs) for d in range(problem.directions)
+        ]
         inputs = np.concatenate([way.y for way in stack[-problem.directions :]], axis=2)
     return stack
 

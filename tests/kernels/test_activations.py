@@ -36,13 +36,15 @@ def activate(function: Function, x: NDArray[Any], isa: str) -> NDArray[Any]:
 def exact_sigmoid(x: NDArray[Any]) -> NDArray[Any]:
     """One over one plus exp(-x), written so that nothing overflows."""
     decay = np.exp(-np.abs(x))
-    return np.where(x < 0, decay, 1) / (1 + decay)
+    exact: NDArray[Any] = np.where(x < 0, decay, 1) / (1 + decay)
+    return exact
 
 
 def exact_tanh(x: NDArray[Any]) -> NDArray[Any]:
     """Through expm1, which loses nothing near zero; saturated long before 100."""
     doubled = np.expm1(2 * np.clip(x, -100, 100))
-    return doubled / (doubled + 2)
+    exact: NDArray[Any] = doubled / (doubled + 2)
+    return exact
 
 
 EXACT: dict[Function, Callable[[NDArray[Any]], NDArray[Any]]] = {"sigmoid": exact_sigmoid, "tanh": exact_tanh}
@@ -50,7 +52,7 @@ EXACT: dict[Function, Callable[[NDArray[Any]], NDArray[Any]]] = {"sigmoid": exac
 
 def float32_range() -> NDArray[np.float32]:
     """Floats from everywhere, neither infinite nor NaN."""
-    x = np.arange(0, 2**32, FLOAT32_STRIDE, np.uint64).astype(np.uint32).view(np.float32)
+    x: NDArray[np.float32] = np.arange(0, 2**32, FLOAT32_STRIDE, dtype=np.int64).astype(np.uint32).view(np.float32)
     return x[np.isfinite(x)]
 
 
@@ -59,7 +61,7 @@ def float64_range() -> NDArray[np.float64]:
     random = np.random.default_rng(0)
     everywhere = random.integers(0, 2**64, 200_000, np.uint64).view(np.float64)
     parts = [random.uniform(-reach, reach, 100_000) for reach in (1e-3, 1, 25, 750)]
-    x = np.concatenate([everywhere, *parts])
+    x: NDArray[np.float64] = np.concatenate([everywhere, *parts])
     return x[np.isfinite(x)]
 
 

@@ -1,7 +1,8 @@
 """The kernels give the reference's numbers on every instruction set, in every layout, under every keep mode.
 
-Bounds, for each tensor relative to its largest entry: 1e-12 in float64, 5e-6 in float32. Entries are sums of terms of
-about one that may cancel to almost nothing; a tensor whose entries are all below `FLOOR` is measured against that.
+Bounds, for each tensor relative to its largest entry: 1e-12 in float64, 5e-6 in float32. Terms of about one may cancel
+to almost nothing (a saturated tanh's slope 1 - y y, for one): a tensor whose entries are all below `FLOOR` is measured
+against that.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.kernels.reference import CELLS, Arrays, CellName, differentiate, dist
 BOUNDS = {"float32": 5e-6, "float64": 1e-12}
 KINKS = {"float32": 4e-6, "float64": 1e-12}
 """Sums nearer to relu's kink may round to its other side, where the gradient is another one."""
-FLOOR = 1 / 16
+FLOOR = 1 / 2
 
 every_isa = pytest.mark.parametrize("isa", kernels.usable_isas())
 every_cell = pytest.mark.parametrize("cell", CELLS)
@@ -99,6 +100,16 @@ def test_few_sequences_with_many_units_split_by_units(isa: str, cell: CellName, 
 
 @every_isa
 @every_cell
+def test_many_rows_and_features_go_through_in_several_blocks(isa: str, cell: CellName) -> None:
+    # More rows than the weight gradients sum at once, more inputs than a product takes at once, and chunks that are no
+    # multiple of the steps whose gates are made at once.
+    lengths = tuple(20 - i // 8 for i in range(40))
+    settings = Settings(isa, "float64", chunk_steps=15, threads=2, layout="padded")
+    assert_exact(Case(cell, 300, 70, lengths=lengths, settings=settings))
+
+
+@every_isa
+@every_cell
 @pytest.mark.parametrize("directions", [1, 2])
 def test_a_forward_pass_that_keeps_nothing_gives_the_same_outputs(isa: str, cell: CellName, directions: int) -> None:
     case = Case(cell, layers=3, directions=directions, dropout=True, settings=Settings(isa, chunk_steps=2))
@@ -114,7 +125,7 @@ def test_what_is_not_a_number_reaches_everything_after_it(cell: CellName) -> Non
     problem = case.problem()
     problem.x[2, 1, 0] = np.nan
     y = Session(problem, case.settings).forward()["y"]
-    poisoned = np.isnan(y).any(axis=2)
+    poisoned = np.isnan(y.sum(axis=2))
     assert poisoned[2:, 1].all()
     assert not poisoned[:2].any()
     assert not poisoned[:, [0, 2]].any()

@@ -26,7 +26,7 @@ def moved(problem: Problem, name: str, direction: Array) -> Problem:
     """Go along a direction in one tensor."""
     kind, _, number = name.partition(".")
     if not number:
-        return replace(problem, **{kind: getattr(problem, kind) + direction})  # type: ignore[arg-type]
+        return replace(problem, **{kind: getattr(problem, kind) + direction})
     weights = list(problem.weights)
     weights[int(number)] = weights[int(number)]._replace(**{kind: getattr(weights[int(number)], kind) + direction})
     return replace(problem, weights=tuple(weights))

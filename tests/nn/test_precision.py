@@ -68,6 +68,20 @@ def test_results_and_gradients_under_bfloat16_autocast_are_as_exact_as_stock(
         assert lean_error <= max(2 * errors[1][name], rounding), name
 
 
+@quiet
+@pytest.mark.parametrize("keep", KEEPS)
+@pytest.mark.parametrize(("cell", "proj_size"), KINDS)
+def test_under_autocast_everything_is_computed_in_float32_and_rounded_once(
+    cell: str, proj_size: int, keep: Keep
+) -> None:
+    case = Case(cell=cell, proj_size=proj_size, keep=keep)
+    layer, arguments = lean_layer(case, torch.float32), Arguments.draw(case, torch.float32)
+    rounded = under_autocast(layer, case, arguments)
+    plain = call(layer, case, arguments)
+    for name, result in rounded.items():
+        assert torch.equal(result, plain[name].to(result.dtype)), name
+
+
 def test_gradients_keep_the_dtypes_of_their_leaves() -> None:
     case = Case()
     layer, arguments = lean_layer(case, torch.float32), Arguments.draw(case, torch.float32)

@@ -182,11 +182,11 @@ NB_MODULE(_native, module) {
         table_of(isa).activate(is_double, function == "sigmoid" ? 0 : 1, reinterpret_cast<const void*>(in),
                                reinterpret_cast<void*>(out), count);
       },
-      "function"_a, "is_double"_a, "input"_a, "output"_a, "count"_a, "isa"_a = "");
+      "function"_a, "is_double"_a, "source"_a, "target"_a, "count"_a, "isa"_a = "");
   module.def(
       "prefer_huge_pages",
       [](uintptr_t memory, size_t bytes) { lowtide::prefer_huge_pages(reinterpret_cast<void*>(memory), bytes); },
-      "memory"_a, "bytes"_a);
+      "memory"_a, "size"_a);
   module.def("isa", [] { return std::string(lowtide::kernels().isa); });
   module.def("usable_isas", [] {
     std::vector<std::string> names;

@@ -1,4 +1,4 @@
-"""The native kernels as differentiable operators: `torch.autograd.Function` for eager calls, `torch.library` for the rest.
+"""The native kernels made differentiable: `torch.autograd.Function` for eager calls, `torch.library` for the rest.
 
 Eager calls take the autograd function because a custom operator's dispatch costs three times as much. torch.compile
 and FakeTensor need the operators, which know the shapes of their results without running.
@@ -57,7 +57,7 @@ def native_stack(
         results = run_forward(spec, rows, inputs, (h0, c0), weights, masks, keeps=False)
         y, h, c = results.y, results.h, results.c
     else:
-        y, h, c = _NativeStack.apply(spec, rows, masks, *given)
+        y, h, c = _NativeStack.apply(spec, rows, masks, *given)  # type: ignore[no-untyped-call]
     return y, rows.unsort(h), rows.unsort(c) if spec.has_cell_state else None
 
 
@@ -81,7 +81,10 @@ def _no_steps(
     """Only empty sequences: outputs of padding alone, states as they began."""
     zeros = weights[0].new_zeros(spec.num_layers * spec.directions, inputs.shape[1], spec.hidden_size)
     y = inputs.new_zeros(*inputs.shape[:2], spec.output_size)
-    return y, zeros if h0 is None else h0.clone(), None if not spec.has_cell_state else (zeros.clone() if c0 is None else c0.clone())
+    h = zeros if h0 is None else h0.clone()
+    if not spec.has_cell_state:
+        return y, h, None
+    return y, h, zeros.clone() if c0 is None else c0.clone()
 
 
 class _Context(FunctionCtx):
@@ -101,7 +104,7 @@ class _NativeStack(torch.autograd.Function):
         results = run_forward(spec, rows, x, (h0, c0), weights, masks, keeps=True)  # type: ignore[arg-type]
         ctx.spec, ctx.rows, ctx.masks = spec, rows, masks
         y = results.y.new_empty(0) if drops_inner_outputs(spec) else results.y
-        ctx.save_for_backward(*given, y, *results[3:])
+        ctx.save_for_backward(*given, y, *results[3:])  # type: ignore[arg-type]
         ctx.set_materialize_grads(False)
         return results.y, results.h, results.c
 

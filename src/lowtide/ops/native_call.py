@@ -192,10 +192,10 @@ def run_backward(
     if dx is not None:
         _on_huge_pages(dx)
         _clear_past(dx, rows)
-    dh0, dc0 = (
-        x.new_empty(count, rows.batch, spec.hidden_size) if want else None for want in (wanted.h0, wanted.c0)
-    )
-    dweights = [torch.empty_like(weight) if want else None for weight, want in zip(weights, wanted.weights, strict=True)]
+    dh0, dc0 = (x.new_empty(count, rows.batch, spec.hidden_size) if want else None for want in (wanted.h0, wanted.c0))
+    dweights = [
+        torch.empty_like(weight) if want else None for weight, want in zip(weights, wanted.weights, strict=True)
+    ]
 
     call = _describe(spec, rows, steps, x, weights, masks)
     call.inner = forward.inner.data_ptr()
@@ -211,8 +211,7 @@ def run_backward(
         layer.states, layer.gates = _part(forward.states, i), _part(forward.gates, i)
         layer.dhT, layer.dcT = _part(dh, i), _part(dc, i)
         layer.dh0, layer.dc0 = _part(dh0, i), _part(dc0, i)
-        own = [_address(gradient) for gradient in dweights[i * spec.weights_per_layer : (i + 1) * spec.weights_per_layer]]
-        layer.dw_ih, layer.dw_hh, layer.db_ih, layer.db_hh = own if spec.bias else (*own, 0, 0)
+        layer.dw_ih, layer.dw_hh, layer.db_ih, layer.db_hh = _weight_addresses(spec, dweights, i)
     kernels.backward(call)
     return BackwardResults(dx, dh0, dc0, dweights)
 
@@ -242,8 +241,7 @@ def _describe(
         call.dropout_scale = float(noise if spec.dropout == 1 else noise.div_(1 - spec.dropout))
     for i in range(spec.num_layers * spec.directions):
         layer = call.layer(i)
-        own = [weight.data_ptr() for weight in weights[i * spec.weights_per_layer : (i + 1) * spec.weights_per_layer]]
-        layer.w_ih, layer.w_hh, layer.b_ih, layer.b_hh = own if spec.bias else (*own, 0, 0)
+        layer.w_ih, layer.w_hh, layer.b_ih, layer.b_hh = _weight_addresses(spec, weights, i)
         if masks and i >= spec.directions:
             layer.mask = masks[i // spec.directions - 1].data_ptr()
     return call
@@ -285,6 +283,12 @@ def _clear_past(tensor: Tensor, rows: BatchRows) -> None:
 
 def _is_batch_first(x: Tensor) -> bool:
     return x.stride(0) < x.stride(1)
+
+
+def _weight_addresses(spec: StackSpec, weights: Sequence[Tensor | None], index: int) -> list[int]:
+    """Where w_ih, w_hh, b_ih and b_hh of one layer and direction lie."""
+    own = weights[index * spec.weights_per_layer : (index + 1) * spec.weights_per_layer]
+    return [_address(weight) for weight in own] + [0] * (4 - len(own))
 
 
 def _part(tensor: Tensor | None, index: int) -> int:

@@ -37,8 +37,8 @@ _GIVEN = (
 )
 _FORWARD = f"({_GIVEN}) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
 _BACKWARD = (
-    f"({_GIVEN}, Tensor y, Tensor inner, Tensor states, Tensor gates, Tensor? dy, Tensor? dh, Tensor? dc, bool[] wanted)"
-    " -> (Tensor, Tensor, Tensor, Tensor[])"
+    f"({_GIVEN}, Tensor y, Tensor inner, Tensor states, Tensor gates, Tensor? dy, Tensor? dh, Tensor? dc, "
+    "bool[] wanted) -> (Tensor, Tensor, Tensor, Tensor[])"
 )
 
 
@@ -106,7 +106,7 @@ def _fake_rows(x: Tensor, batch_sizes: Tensor | None, batch: int) -> BatchRows:
     return replace(dense_rows(batch_sizes.shape[0], batch), total=x.shape[0])
 
 
-def _distinct(tensor: Tensor | None, wanted: bool, like: Tensor) -> Tensor:  # noqa: FBT001 - a value, not a switch
+def _distinct(tensor: Tensor | None, wanted: bool, like: Tensor) -> Tensor:
     """A tensor for every result of the operator, empty where the gradient is not wanted."""
     if not wanted:
         return like.new_empty(0)
@@ -115,7 +115,7 @@ def _distinct(tensor: Tensor | None, wanted: bool, like: Tensor) -> Tensor:  # n
 
 
 @torch.library.custom_op("lowtide::stack_forward", mutates_args=(), schema=_FORWARD)
-def stack_forward(  # noqa: PLR0917 - an operator's arguments are positional
+def stack_forward(
     x: Tensor,
     h0: Tensor | None,
     c0: Tensor | None,
@@ -139,7 +139,7 @@ def stack_forward(  # noqa: PLR0917 - an operator's arguments are positional
 
 
 @stack_forward.register_fake
-def _fake_forward(  # noqa: PLR0917
+def _fake_forward(
     x: Tensor,
     h0: Tensor | None,
     c0: Tensor | None,
@@ -163,7 +163,7 @@ def _fake_forward(  # noqa: PLR0917
 
 
 @torch.library.custom_op("lowtide::stack_backward", mutates_args=(), schema=_BACKWARD)
-def stack_backward(  # noqa: PLR0917
+def stack_backward(
     x: Tensor,
     h0: Tensor | None,
     c0: Tensor | None,
@@ -207,7 +207,7 @@ def stack_backward(  # noqa: PLR0917
 
 
 @stack_backward.register_fake
-def _fake_backward(  # noqa: PLR0917
+def _fake_backward(
     x: Tensor,
     h0: Tensor | None,
     c0: Tensor | None,
@@ -234,9 +234,15 @@ def _fake_backward(  # noqa: PLR0917
     state = x.new_empty(layers * (1 + bidirectional), batch, hidden)
     dx = new_gradient(x) if wanted[0] else x.new_empty(0)
     dh0, dc0 = (torch.empty_like(state) if want else x.new_empty(0) for want in wanted[1:3])
-    return dx, dh0, dc0, [
-        torch.empty_like(weight) if want else x.new_empty(0) for weight, want in zip(weights, wanted[3:], strict=True)
-    ]
+    return (
+        dx,
+        dh0,
+        dc0,
+        [
+            torch.empty_like(weight) if want else x.new_empty(0)
+            for weight, want in zip(weights, wanted[3:], strict=True)
+        ],
+    )
 
 
 def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:  # noqa: ANN401 - torch.library's own

@@ -57,7 +57,7 @@ def packed_rows(batch_sizes: Tensor) -> BatchRows:
 
 
 def padded_rows(lengths: Tensor, steps: int) -> BatchRows:
-    """The valid rows among the first `steps` steps of a padded batch whose sequences have these lengths, in any order."""
+    """The valid rows in the first `steps` steps of a padded batch; its sequences have these lengths, in any order."""
     order = torch.argsort(lengths, descending=True, stable=True)
     ended = torch.bincount(lengths, minlength=steps + 1).cumsum(0)[:steps]
     return _ragged_rows(lengths.numel() - ended, order=order)
