@@ -148,7 +148,7 @@ def differentiate(layer: Layer, case: Case, arguments: Arguments) -> Results:
     """Call a layer and pull random gradients of all its results back to everything that asks for one."""
     results = call(layer, case, arguments)
     generator = torch.Generator().manual_seed(case.seed + 2)
-    pulled = [_draw(generator, *result.shape).to(result.dtype) for result in results.values()]
+    pulled = [_draw(generator, *result.shape).to(result) for result in results.values()]
     torch.autograd.backward(list(results.values()), pulled)
     leaves = {"inputs": arguments.inputs, "h0 c0": arguments.states} | dict(layer.named_parameters())
     for name, leaf in leaves.items():

@@ -40,10 +40,14 @@ def test_float64_results_and_gradients_equal_stock(cell: str, keep: Keep, layout
         torch.testing.assert_close(lean, on_gpu(stock_layer(case), case, torch.float64), rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.parametrize("cudnn", [True, False], ids=["with cuDNN", "without cuDNN"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("keep", KEEPS)
 @pytest.mark.parametrize("cell", CELLS)
-def test_autocast_gives_the_dtypes_and_nearly_the_numbers_of_stock(cell: str, keep: Keep, dtype: torch.dtype) -> None:
+def test_autocast_gives_the_dtypes_and_nearly_the_numbers_of_stock(
+    cell: str, keep: Keep, dtype: torch.dtype, *, cudnn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "enabled", cudnn)
     for layout in ("dense", "packed, sorted"):
         case = Case(cell=cell, keep=keep, layout=layout, lengths=(9, 7, 4), chunk_steps=2)
         results = []

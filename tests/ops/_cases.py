@@ -16,6 +16,8 @@ from lowtide.ops.spec import GATES, KEEPS, Cell, Keep, StackSpec
 Result = tuple[Tensor, Tensor, Tensor | None]
 Run = Callable[..., Result]
 
+LAYOUTS = ["dense", "batch_first", "packed", "padded"]
+
 STOCK: dict[Cell, Callable[..., torch.nn.RNNBase]] = {
     "lstm": torch.nn.LSTM,
     "gru": torch.nn.GRU,
@@ -194,3 +196,9 @@ def assert_same(found: Sequence[Tensor], expected: Sequence[Tensor], tolerance: 
 def with_keep(case: Case, keep: Keep) -> Case:
     """The case under another keep mode."""
     return replace(case, spec=replace(case.spec, keep=keep))
+
+
+def dense(spec: StackSpec, steps: int = 8, sequences: int = 2, seed: int = 0) -> tuple[Case, Tensors]:
+    """A dense case of this stack, with states."""
+    case = Case(spec, "dense", (steps,) * sequences, with_state=True, seed=seed)
+    return case, tensors_of(case)

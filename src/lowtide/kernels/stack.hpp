@@ -36,7 +36,7 @@ struct Stack {
   int64_t inputs_of(int64_t l) const { return l == 0 ? call.inputs : output_width(); }
   bool one_way() const { return call.directions == 1; }
   int64_t chunks_of_interval() const { return call.state_steps / call.chunk_steps; }
-  bool rescans() const { return Cell::has_c && call.keep == Keep::outputs && chunks_of_interval() > 1; }
+  bool rescans() const { return Cell::has_c && !keeps_gates() && !boundaries && chunks_of_interval() > 1; }
   int64_t kept_of_chunk() const { return widest.panels * work.capacity * Cell::kept * lanes<Real>; }
   int64_t state_elements() const { return widest.c_elements() + (boundaries ? widest.h_elements() : 0); }
   bool keeps_gates() const { return call.keep == Keep::gates && Cell::kept > 0; }

@@ -1,8 +1,9 @@
 """Which dtype a lean layer computes in, and which dtypes it returns: those that the stock layer returns.
 
-Outside autocast everything has one dtype. Under autocast on a GPU, cuDNN takes and gives autocast's dtype. Under
-autocast on a CPU the lean layer computes in float32; the stock layer runs op by op there (but for its fused LSTM), so
-its matrix products come out in autocast's dtype while the updates of a state promote to that state's own dtype.
+Outside autocast everything has one dtype. Under autocast on a GPU, torch hands cuDNN float16 whatever autocast's dtype
+is, and computes in autocast's without cuDNN. Under autocast on a CPU the lean layer computes in float32; the stock
+layer runs op by op there (but for its fused LSTM), so its matrix products come out in autocast's dtype while the
+updates of a state promote to that state's own dtype.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def choose_precision(
     if not dtypes <= {torch.float32, torch.bfloat16, torch.float16}:
         return None
     if data.device.type != "cpu":
-        return _uniform(autocast)
+        return _uniform(torch.float16 if _takes_cudnn(data) else autocast)
     if not {data.dtype, *(state.dtype for state in states)} <= {torch.float32, autocast}:
         return None
     return _stock_cpu_precision(spec, autocast, data, states, packed=packed)
@@ -51,6 +52,11 @@ def choose_precision(
 
 def _uniform(dtype: torch.dtype) -> Precision:
     return Precision(compute=dtype, outputs=dtype, h=dtype, c=dtype)
+
+
+def _takes_cudnn(data: Tensor) -> bool:
+    cudnn = torch.backends.cudnn
+    return data.is_cuda and cudnn.enabled and bool(cudnn.is_available())  # type: ignore[no-untyped-call]
 
 
 def _stock_cpu_precision(

@@ -6,7 +6,6 @@ Everything that a call points at is held by the caller until the call returns.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,8 +58,7 @@ class Wanted(NamedTuple):
     weights: Sequence[bool]
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(NamedTuple):
     """Steps whose gates exist at once, and steps between kept states."""
 
     chunk: int
