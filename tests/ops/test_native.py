@@ -48,9 +48,7 @@ def test_float32_and_float64_on_the_cpu_are_covered_without_projection() -> None
 
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rnn_tanh", "rnn_relu"])
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_keep_modes_and_chunks_agree_to_the_last_bit_going_forward(
-    cell: Cell, *, bidirectional: bool
-) -> None:
+def test_keep_modes_and_chunks_agree_to_the_last_bit_going_forward(cell: Cell, *, bidirectional: bool) -> None:
     case, tensors = dense(replace(WIDE, cell=cell, bidirectional=bidirectional), steps=40, sequences=5)
     expected = present(run_case(native_stack, with_keep(case, "gates"), tensors))
     for keep in KEEPS:
