@@ -140,7 +140,7 @@ torch._dynamo.config.allow_rnn = False
 import importlib
 importlib.import_module("torch._dynamo.config")
 assert not torch._dynamo.config.allow_rnn, "set once, not again"
-assert not any("lowtide" in type(finder).__module__ for finder in sys.meta_path)
+assert not any(type(finder).__module__.startswith("lowtide.") for finder in sys.meta_path)
 """
 CHECK_NOW = "assert torch._dynamo.config.allow_rnn"
 LOAD = """

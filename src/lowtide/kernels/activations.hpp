@@ -74,6 +74,14 @@ inline Vec<Real> clamp(Vec<Real> x, Real low, Real high) {
   return x > high ? all(high) : x;
 }
 
+// y, which has the sign of x wherever it is not zero, with the sign of x there as well.
+template <class Real>
+inline Vec<Real> with_sign_of(Vec<Real> x, Vec<Real> y) {
+  using Integer = typename VectorOf<Real>::integer;
+  const Integer sign = (Integer)all(Real(-0.0));
+  return (Vec<Real>)((Integer)y | ((Integer)x & sign));
+}
+
 template <class Real>
 inline Vec<Real> sigmoid(Vec<Real> x) {
   using C = ExpConstants<Real>;
@@ -89,7 +97,7 @@ inline Vec<Real> tanh(Vec<Real> x) {
   Vec<Real> power, rest;
   split_exp<Real>(clamp<Real>(x + x, -C::saturation, C::saturation), power, rest);
   const Vec<Real> expm1 = power * rest + (power - Real(1));
-  return expm1 / (expm1 + Real(2));
+  return with_sign_of<Real>(x, expm1 / (expm1 + Real(2)));
 }
 
 template <class Real>

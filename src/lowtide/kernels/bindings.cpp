@@ -37,12 +37,14 @@ void address(nb::class_<Class>& type, const char* name, Pointer Class::* member)
 
 // A call together with its layers, which it owns.
 struct Call {
-  StackCall stack;
+  StackCall stack{};
   std::vector<LayerCall> layers;
 
   Call(int64_t layer_count, int64_t directions) : layers(static_cast<size_t>(layer_count * directions)) {
     stack.layers = layer_count;
     stack.directions = directions;
+    stack.chunk_steps = stack.state_steps = stack.threads = 1;
+    stack.dropout_scale = 1.0;
   }
 
   // The pieces of the description that would otherwise lead to wild reads.

@@ -17,7 +17,7 @@ struct Run {
   static Sizes sizes(const StackCall& call) {
     Stack<Cell> stack(call, false);
     stack.shape();
-    Sizes sizes;
+    Sizes sizes{};
     sizes.state_elements = call.keep == Keep::gates ? 0 : stack.state_elements();
     sizes.gate_elements = stack.keeps_gates() ? stack.widest.panels * call.total_rows * Cell::kept * lanes<typename Cell::Real> : 0;
     return sizes;

@@ -9,7 +9,21 @@ namespace {
 
 using lowtide::Member;
 using lowtide::Rows;
-using lowtide::Schedule;
+
+// The order in which one direction visits its rows. Processing step s is time s, or T-1-s in reverse.
+struct Schedule {
+  int64_t steps = 0;                         // T
+  int64_t batch = 0;                         // B
+  bool reverse = false;
+  const int64_t* rows_at_time = nullptr;     // [T] falling; null: always B
+  const int64_t* start_at_time = nullptr;    // [T + 1] rows before time t; null: t * B
+  const int64_t* start_at_step = nullptr;    // [T + 1] rows before processing step s; null: s * B
+
+  int64_t time(int64_t s) const { return reverse ? steps - 1 - s : s; }
+  int64_t rows(int64_t s) const { return rows_at_time ? rows_at_time[time(s)] : batch; }
+  int64_t start(int64_t s) const { return start_at_step ? start_at_step[s] : s * batch; }
+  int64_t compact(int64_t t) const { return start_at_time ? start_at_time[t] : t * batch; }
+};
 
 // Rows of inputs and hidden states are gathered in panels of this many features, zero-padded.
 constexpr int64_t panel_features = 16;

@@ -49,7 +49,7 @@ struct Stack {
   // ---- where rows lie --------------------------------------------------------------------------------------------------
 
   Rows compact(Real* base, int64_t width) const {
-    Rows rows;
+    Rows rows{};
     rows.base = base;
     rows.step_stride = call.batch * width;
     rows.row_stride = width;
