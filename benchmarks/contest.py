@@ -1,7 +1,9 @@
 """Runs inside a measuring child: the stock layer and lean ones at the same work, by time or by growth of memory.
 
 Every contestant has the same parameters and sees the same batch. Times are taken in turns, so that a machine that
-slows down slows all of them; memory is taken of one contestant a process, since an allocator remembers.
+slows down slows all of them; memory is taken of one contestant a process, since an allocator remembers. A turn is one
+step that does not count and one that does: some virtual machines give memory that lay free for two seconds back to
+their host and pay dearly for it when it is touched again, which training, step after step, does not do.
 """
 
 from __future__ import annotations
@@ -39,10 +41,10 @@ class Racer:
     layer: nn.RNNBase
     batch: Batch
     threads: int
-    warm_ups: int
-    """Steps before those that count."""
     counting: int
     """Steps that count."""
+    warms_up: bool = True
+    """Whether each step that counts follows one that does not, as in training, where the same work comes round."""
 
     def prepare(self) -> None:
         """Set up what is no part of a step."""
@@ -55,7 +57,10 @@ class Racer:
         run_layer(self.layer, self.batch.inputs).backward(self.batch.target)  # type: ignore[no-untyped-call] # torch's
 
     def seconds(self) -> float:
-        """How long a step takes."""
+        """How long a step takes that follows another one."""
+        if self.warms_up:
+            self.prepare()
+            self.step()
         self.prepare()
         start = time.perf_counter()
         self.step()
@@ -103,25 +108,25 @@ def time_contestants(
     Args:
         work: What they compute.
         contestants: Who takes part, in this order in each turn.
-        repeats: Steps that count, after one to warm up.
+        repeats: Steps that count.
         slow_first: Whether the first contestant takes so long that half the steps, and none to warm up, must do.
     """
     batch = make_batch(work, inputs_require_grad=True)
     all_threads = torch.get_num_threads()
-    racers = [Racer(make_layer(work, one), batch, one.threads or all_threads, 1, repeats) for one in contestants]
+    racers = [Racer(make_layer(work, one), batch, one.threads or all_threads, repeats) for one in contestants]
     if slow_first:
-        racers[0] = replace(racers[0], warm_ups=0, counting=max(1, repeats // 2))
+        racers[0] = replace(racers[0], warms_up=False, counting=max(1, repeats // 2))
     return take_turns(racers)
 
 
 def take_turns(racers: Sequence[Racer]) -> list[list[float]]:
     """Let the racers run their steps in turns; return the seconds of those that count."""
     seconds: list[list[float]] = [[] for _ in racers]
-    for turn in range(max(racer.warm_ups + racer.counting for racer in racers)):
+    for turn in range(max(racer.counting for racer in racers)):
         for own, racer in zip(seconds, racers, strict=True):
-            if turn < racer.warm_ups + racer.counting:
+            if turn < racer.counting:
                 own.append(racer.seconds())
-    return [own[racer.warm_ups :] for own, racer in zip(seconds, racers, strict=True)]
+    return seconds
 
 
 def grow(work: Work, contestant: Contestant) -> int:

@@ -1,13 +1,14 @@
 """How much faster and leaner are the layers of `lowtide.nn` than torch's own, which they replace?
 
-    python -m benchmarks.layers                          everything, about a quarter of an hour
+    python -m benchmarks.layers                          everything, about half an hour
     python -m benchmarks.layers --only H64 --quick       the rows with H64 in their title, two steps each
     python -m benchmarks.layers --tables time,memory     two of the tables
 
 Each row is measured in a process of its own: one forward and one backward pass from a gradient made before, stock and
-lean layers in turns, the best of five after one to warm up. (Of torch's packed LSTM, which takes a minute, the best of
-two and none to warm up.) Memory is measured in a process for each contestant: how far one forward and backward pass of
-a mean square loss, with inputs and target made before, raises VmHWM - RssFile. Linux only.
+lean layers in turns, the best of five turns. A turn is two steps, the second of which counts. (Of torch's packed
+LSTM, which takes a minute, the best of two single steps.) Memory is measured in a process for each contestant: how
+far one forward and backward pass of a mean square loss, with inputs and target made before, raises VmHWM - RssFile.
+Linux only.
 """
 
 from __future__ import annotations

@@ -63,6 +63,10 @@ class Trial:
     """Whether a table of seconds shows the growth of memory beside them."""
 
 
+RAISED_THRESHOLDS = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(4 << 30)}
+"""glibc's own names, with the underscore at their end."""
+
+
 def _against_stock(work: Work, *, outputs: float | None = None, gates: float | None = None) -> Race:
     # Stock torch's packed LSTM takes time with the square of the steps: about a minute here.
     return Race(work, STOCK, {OUTPUTS: outputs, GATES: gates}, slow_baseline=work == LSTM_PACKED)
@@ -107,8 +111,7 @@ RAISED = Trial(
         _against_stock(LSTM_PACKED, outputs=18),
         _against_stock(GRU_PACKED),
     ),
-    # glibc's own names, with the underscore at their end
-    settings={"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(4 << 30)},
+    settings=RAISED_THRESHOLDS,
 )
 
 AVX2 = Trial(
