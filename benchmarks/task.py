@@ -52,18 +52,19 @@ class Task:
         )
 
 
-def ask_child(request: str, settings: Mapping[str, str]) -> Any:  # noqa: ANN401 - each request has its own answer
+def ask_child(request: str, settings: Mapping[str, str], *, module: str = "benchmarks.layers") -> Any:  # noqa: ANN401 - each request has its own answer
     """Have a child of its own answer a request, and wait for it.
 
     Args:
         request: A task as JSON, or "machine".
+        module: The benchmark whose child it is.
         settings: Environment variables of the child, beside this process's own that do not change measurements.
 
     Raises:
         subprocess.CalledProcessError: The child failed; what it said went to standard error.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN_SETTINGS)}
-    command = [sys.executable, "-m", "benchmarks.layers", "--child", request]
+    command = [sys.executable, "-m", module, "--child", request]
     child = subprocess.run(
         command, cwd=ROOT, env={**inherited, **settings}, stdout=subprocess.PIPE, text=True, check=True
     )

@@ -13,13 +13,25 @@ from lowtide.errors import LowtideError, MissingExtraError, UnsupportedError
 if TYPE_CHECKING:
     from lowtide import memory, nn, ops
     from lowtide.nn.lean import lean, stock
+    from lowtide.step.stream import StreamStep
 
 __version__ = "0.1.0"
 
-__all__ = ["LowtideError", "MissingExtraError", "UnsupportedError", "lean", "memory", "nn", "ops", "stock"]
+__all__ = [
+    "LowtideError",
+    "MissingExtraError",
+    "StreamStep",
+    "UnsupportedError",
+    "lean",
+    "memory",
+    "nn",
+    "ops",
+    "stock",
+]
 
 _SUBPACKAGES = {"memory", "nn", "ops"}
-_FUNCTIONS = {"lean": "lowtide.nn", "stock": "lowtide.nn"}
+_MEMBERS = {"StreamStep": "lowtide.step", "lean": "lowtide.nn", "stock": "lowtide.nn"}
+"""Names that are not parts, and the part that each comes from."""
 _EXTRAS = {"torch": "torch", "numpy": "torch"}
 """A module that may be missing, and the extra that brings it."""
 
@@ -27,8 +39,8 @@ _EXTRAS = {"torch": "torch", "numpy": "torch"}
 def __getattr__(name: str) -> object:
     if name in _SUBPACKAGES:
         return _load(f"lowtide.{name}", wanted_by=name)
-    if name in _FUNCTIONS:
-        value: object = getattr(_load(_FUNCTIONS[name], wanted_by=name), name)
+    if name in _MEMBERS:
+        value: object = getattr(_load(_MEMBERS[name], wanted_by=name), name)
         globals()[name] = value
         return value
     message = f"module 'lowtide' has no attribute {name!r}"

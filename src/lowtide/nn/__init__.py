@@ -1,8 +1,15 @@
-"""Drop-in recurrent layers that keep little memory, and the switch that turns a model's stock layers into them."""
+"""Drop-in recurrent layers that keep little memory, `lean`, which puts them into a model, and what goes with them.
 
+That is, through long sequences: pooling, causal convolution, losses per step, states carried from chunk to chunk.
+"""
+
+from lowtide.nn import losses
+from lowtide.nn._context import carry_in, carry_out
+from lowtide.nn.causal_conv import CausalConv1d
 from lowtide.nn.gru import GRU
 from lowtide.nn.lean import lean, stock
 from lowtide.nn.lstm import LSTM
+from lowtide.nn.pool import Pool
 from lowtide.nn.rnn import RNN
 
-__all__ = ["GRU", "LSTM", "RNN", "lean", "stock"]
+__all__ = ["GRU", "LSTM", "RNN", "CausalConv1d", "Pool", "carry_in", "carry_out", "lean", "losses", "stock"]

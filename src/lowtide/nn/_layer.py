@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from lowtide.errors import LowtideError
 from lowtide.nn._arguments import StackArguments, States, is_one_sequence, read_arguments, weight_shapes
+from lowtide.nn._context import BatchContext, current_context
 from lowtide.nn._dynamo import allow_in_dynamo
 from lowtide.nn._lengths import Lengths, checked_lengths
 from lowtide.nn._options import check_steps, checked_keep
@@ -49,13 +50,14 @@ class LeanLayer(torch.nn.RNNBase):
         # A trace must run where Lowtide is not, so it records the stock operator.
         if _is_tracing():
             return super().forward(inputs, hx)
-        spec = self._spec()
+        context = current_context()
+        spec = self._spec(context)
         arguments = read_arguments(spec, inputs, hx, self._weights_by_name(), batch_first=self.batch_first)
         precision = None if arguments is None else _precision_for(spec, arguments)
         if arguments is None or precision is None:
             self._refuse_misshapen_weights(spec)
             return self._leave_to_torch(inputs, hx, lengths)
-        return self._run_in_order(spec, inputs, arguments, precision, lengths)
+        return self._run_in_order(spec, inputs, arguments, precision, lengths, context)
 
     def extra_repr(self) -> str:
         """Describe the stock layer and what this one keeps."""
@@ -80,7 +82,7 @@ class LeanLayer(torch.nn.RNNBase):
             fix="Script the stock model, torch.jit.script(lowtide.stock(model)); lowtide.lean(model) leads back.",
         )
 
-    def _spec(self) -> StackSpec:
+    def _spec(self, context: BatchContext) -> StackSpec:
         return StackSpec(
             cell=_CELLS[self.mode],
             input_size=self.input_size,
@@ -90,7 +92,7 @@ class LeanLayer(torch.nn.RNNBase):
             bidirectional=self.bidirectional,
             proj_size=self.proj_size,
             dropout=self.dropout if self.training and self.num_layers > 1 else 0.0,
-            keep=checked_keep(self.keep),
+            keep=context.keep or checked_keep(self.keep),
             chunk_steps=self.chunk_steps,
             state_steps=self.state_steps,
         )
@@ -130,11 +132,17 @@ class LeanLayer(torch.nn.RNNBase):
         arguments: StackArguments,
         precision: Precision,
         lengths: Lengths | None,
+        context: BatchContext,
     ) -> Any:  # noqa: ANN401 - as many forms as the stock forward
         checked = None
         if lengths is not None:
             checked = checked_lengths(lengths, sequences=arguments.sequences, steps=arguments.steps)
-        states = [state.to(precision.compute) for state in arguments.states]
+        elif arguments.batch_sizes is None:
+            checked = context.lengths_of(arguments.steps, arguments.sequences)
+        # A whole direction lies to the right of any chunk, so a bidirectional layer has nothing to carry.
+        carries = context.streams and not context.passes_state and not self.bidirectional
+        given_states = self._taken_up(context, inputs, arguments.states) if carries else arguments.states
+        states = [state.to(precision.compute) for state in given_states]
         with _without_autocast(arguments.data.device):
             outputs, h, c = run_stack(
                 spec,
@@ -146,8 +154,20 @@ class LeanLayer(torch.nn.RNNBase):
                 lengths=checked,
             )
         given = self._outputs_as_given(outputs.to(precision.outputs), inputs)
-        h = _state_as_given(h.to(precision.h), inputs)
-        return given, h if c is None else (h, _state_as_given(c.to(precision.c), inputs))
+        h, c = _state_as_given(h, inputs), None if c is None else _state_as_given(c, inputs)
+        if carries:
+            context.carry.leave(self, (h,) if c is None else (h, c))
+        return given, h.to(precision.h) if c is None else (h.to(precision.h), c.to(precision.c))
+
+    def _taken_up(
+        self, context: BatchContext, inputs: Tensor | PackedSequence, initial: tuple[Tensor, ...]
+    ) -> tuple[Tensor, ...]:
+        """The states that the chunk before left, in the order of the data; the initial ones at the first chunk."""
+        order = inputs.sorted_indices if isinstance(inputs, PackedSequence) else None
+        if order is None:
+            return context.carry.take(self, initial, 1)
+        own = tuple(state.index_select(1, order.argsort()) for state in initial)
+        return tuple(state.index_select(1, order) for state in context.carry.take(self, own, 1))
 
     def _outputs_as_given(self, outputs: Tensor, inputs: Tensor | PackedSequence) -> Tensor | PackedSequence:
         if isinstance(inputs, PackedSequence):

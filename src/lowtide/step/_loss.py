@@ -1,0 +1,132 @@
+"""A user's loss in the form that steps take: a value per step or per sequence, and how much each of them counts.
+
+`loss_fn(outputs, targets)` gives (B, T) (or (T, B), as the model's data lie) or (B,). The step takes its mean over the
+valid steps, or the sequences, of the whole effective batch, times a weight where one is given. torch's own loss modules
+are taken with their reduction set to none and their classes last, and counted as they count: ignored targets and class
+weights go into the divisor of "mean", and "sum" has none.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.loss import _Loss
+
+from lowtide.errors import LowtideError
+from lowtide.nn import losses as own_losses
+
+LossFunction = Callable[[Any, Any], Any]
+"""What a user gives; that tensors come out of it is checked when it runs."""
+
+_RULE = (
+    "a loss function gives one value per step, of the shape that the data have, (B, T) or (T, B), or one per sequence, "
+    "(B,): only then can valid steps be weighted over the whole effective batch"
+)
+_FIX = (
+    "use one of lowtide.nn.losses or one of torch's loss modules, or have your function reduce over features alone "
+    '(reduction="none" and a mean over the last axis)'
+)
+_CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss)
+_TAKEN = (
+    nn.CrossEntropyLoss,
+    nn.NLLLoss,
+    nn.MSELoss,
+    nn.L1Loss,
+    nn.SmoothL1Loss,
+    nn.HuberLoss,
+    nn.BCELoss,
+    nn.BCEWithLogitsLoss,
+    nn.PoissonNLLLoss,
+    nn.SoftMarginLoss,
+)
+"""Losses that are a mean over elements, or over rows of classes."""
+
+
+class StepLoss:
+    """A loss function, checked at each use."""
+
+    def __init__(self, function: LossFunction) -> None:
+        """Take a function or a module."""
+        self._averages_features = _is_own(function)
+        self._sums = False
+        self._function: LossFunction = function
+        self._classes = function if isinstance(function, (*_CLASSES, own_losses.LinearCrossEntropy)) else None
+        module = _as_module(function)
+        if module is not None:
+            self._averages_features = True
+            self._sums = module.reduction == "sum"
+            self._function = _elementwise(module)
+            self._classes = module if isinstance(module, _CLASSES) else None
+        elif isinstance(function, _Loss):
+            raise LowtideError(what=f"{type(function).__name__} cannot be taken apart into steps", why=_RULE, fix=_FIX)
+
+    def values(self, outputs: Any, targets: Any, shape: tuple[int, ...]) -> Tensor:  # noqa: ANN401 - any structure
+        """The loss per step or per sequence.
+
+        Args:
+            outputs: What the model gave.
+            targets: What it should have given.
+            shape: The shape that the values must have.
+        """
+        values = self._function(outputs, targets)
+        if isinstance(values, Tensor) and self._averages_features and values.dim() > len(shape):
+            over = tuple(range(len(shape), values.dim()))
+            values = values.sum(over) if self._sums else values.mean(over)
+        if not isinstance(values, Tensor) or values.shape != shape:
+            found = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else f"type {type(values).__name__}"
+            raise LowtideError(what=f"the loss has {found} where {shape} is expected", why=_RULE, fix=_FIX)
+        return values
+
+    def counts(self, targets: Any, shape: tuple[int, ...]) -> Tensor | None:  # noqa: ANN401 - any structure
+        """How much each step or sequence counts in the divisor; None: each of them one."""
+        module = self._classes
+        if module is None or not isinstance(targets, Tensor) or targets.shape != shape:
+            return None
+        counted = targets != module.ignore_index
+        weight = getattr(module, "weight", None)
+        if weight is None:
+            return counted.double()
+        return torch.where(counted, weight.detach().double()[targets.clamp(min=0)], 0)
+
+    @property
+    def counts_targets(self) -> bool:
+        """Whether how much a step counts depends on its target."""
+        return self._classes is not None
+
+    @property
+    def sums(self) -> bool:
+        """Whether values are added up rather than averaged."""
+        return self._sums
+
+
+def _is_own(function: LossFunction) -> bool:
+    plain = function.func if isinstance(function, functools.partial) else function
+    return getattr(plain, "__module__", None) == own_losses.__name__
+
+
+def _as_module(function: LossFunction) -> _Loss | None:
+    """The torch module that a loss is, or stands for."""
+    if isinstance(function, _TAKEN):
+        return function if function.reduction in {"mean", "sum", "none"} else None
+    plain, options = (function.func, function.keywords) if isinstance(function, functools.partial) else (function, {})
+    return nn.CrossEntropyLoss(**options) if plain is own_losses.cross_entropy else None
+
+
+def _elementwise(module: _Loss) -> LossFunction:
+    single = copy.copy(module)
+    single.reduction = "none"
+    if not isinstance(module, _CLASSES):
+        return single
+
+    def rows_of_classes(outputs: Tensor, targets: Tensor) -> Tensor:
+        shape = outputs.shape[:-1]
+        flat = single(outputs.reshape(-1, outputs.shape[-1]), targets.reshape(-1, *targets.shape[len(shape) :]))
+        values: Tensor = flat.view(shape)
+        return values
+
+    return rows_of_classes

@@ -1,0 +1,82 @@
+"""Data along time, cut into chunks: tensors, arrays, mapped files, or tuples and dictionaries of them.
+
+Only what a chunk covers is ever loaded. Time is axis 1 where batches come first, else axis 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lowtide.errors import LowtideError
+
+Data = Any
+"""A tensor, anything with a shape that can be sliced along time, or tuples, lists and dictionaries of these."""
+
+
+def map_leaves(act: Callable[[Any], Any], data: Data) -> Data:
+    """The same structure with `act` applied to every leaf."""
+    if isinstance(data, Mapping):
+        return {name: map_leaves(act, part) for name, part in data.items()}
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(map_leaves(act, part) for part in data))
+    if isinstance(data, (tuple, list)):
+        return type(data)(map_leaves(act, part) for part in data)
+    return act(data)
+
+
+def leaves(data: Data) -> list[Any]:
+    """Every leaf, in order."""
+    found: list[Any] = []
+    map_leaves(found.append, data)
+    return found
+
+
+def size_of(data: Data, *, batch_first: bool, name: str) -> tuple[int, int]:
+    """Steps and sequences, the same for every leaf.
+
+    Raises:
+        LowtideError: A leaf has no shape or fewer than two axes, or leaves differ, or nothing is there.
+    """
+    sizes = {_leaf_size(leaf, batch_first=batch_first, name=name) for leaf in leaves(data)}
+    if len(sizes) != 1:
+        raise LowtideError(
+            what=f"the {name} hold parts of (steps, sequences) {sorted(sizes)}",
+            why="all parts are cut into the same chunks of time",
+            fix="give every part the same number of steps and of sequences, at least one part in all",
+        )
+    return sizes.pop()
+
+
+def _leaf_size(leaf: Any, *, batch_first: bool, name: str) -> tuple[int, int]:  # noqa: ANN401 - any leaf
+    shape = getattr(leaf, "shape", None)
+    if not isinstance(shape, Sequence) or len(shape) < 2:  # noqa: PLR2004 - time and batch
+        found = f"a {type(leaf).__name__}" + (f" of shape {tuple(shape)}" if isinstance(shape, Sequence) else "")
+        raise LowtideError(
+            what=f"the {name} hold {found}",
+            why="every part needs an axis of time and one of sequences, in the model's order",
+            fix="give tensors or arrays, (T, B, ...) or (B, T, ...); x[:, None] makes a batch of one sequence",
+        )
+    steps, batch = (int(shape[1]), int(shape[0])) if batch_first else (int(shape[0]), int(shape[1]))
+    return steps, batch
+
+
+def cut(data: Data, start: int, stop: int, *, batch_first: bool, device: torch.device) -> Data:
+    """Load steps [start, stop) onto a device."""
+    return map_leaves(lambda leaf: _load(leaf[:, start:stop] if batch_first else leaf[start:stop], device), data)
+
+
+def whole(data: Data, *, device: torch.device) -> Data:
+    """Load everything onto a device."""
+    return map_leaves(lambda leaf: _load(leaf if isinstance(leaf, Tensor) else leaf[:], device), data)
+
+
+def _load(part: Any, device: torch.device) -> Tensor:  # noqa: ANN401 - any leaf
+    if isinstance(part, Tensor):
+        return part.to(device, non_blocking=True)
+    # A copy: what is mapped may be read-only, and its pages shall not stay in use.
+    return torch.from_numpy(np.array(part)).to(device)
