@@ -8,6 +8,7 @@ means; frameworks get their own adapter elsewhere (`lowtide.ops.native` for PyTo
 
 from __future__ import annotations
 
+from lowtide.errors import UnsupportedError
 from lowtide.kernels._native import (
     Call,
     Cell,
@@ -24,6 +25,15 @@ from lowtide.kernels._native import (
     team_source,
     usable_isas,
 )
+
+try:
+    isa()
+except ValueError as error:
+    raise UnsupportedError(
+        what=str(error),
+        why="the kernels of another instruction set would end the process, and a misspelt name must not pass unseen",
+        fix="set LOWTIDE_ISA to one of these, or unset it for the fastest",
+    ) from error
 
 __all__ = [
     "Call",

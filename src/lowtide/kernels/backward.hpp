@@ -171,8 +171,16 @@ struct Backward {
         Cell::backward(source.kept.base ? kept_row(p, s, b) : tile, c.before, c.after,
                        h_panel + row * panel_features, y, dy, tile, layer.dh + b * layer.h_stride + unit,
                        Cell::has_c ? layer.c_row(layer.dc, p, b) : nullptr);
+        if (units < LayerT::panel_units) clear_absent_units(p, tile);
       }
     }
+  }
+
+  // Lanes that stand for no unit have weights of zero; but zero times an infinite input is NaN, and would spread.
+  void clear_absent_units(int64_t p, Real* tile) const {
+    for (int v = 0; v < Cell::tile; v++)
+      for (int j = 0; j < L; j++)
+        if (LayerT::unit(p, v, j) >= layer.hidden) tile[v * L + j] = Real(0);
   }
 
   static void load_units(const Real* from, int64_t units, Vec<Real>* to) {

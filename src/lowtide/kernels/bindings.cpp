@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 #include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 #include "dispatch.hpp"
@@ -64,6 +65,23 @@ struct Call {
     return stack;
   }
 };
+
+// A member of the description: addresses as integers, structs by reference so that Python can fill them in place.
+template <class Value>
+void field(nb::class_<Call>& type, const char* name, Value StackCall::* member) {
+  if constexpr (std::is_pointer_v<Value>)
+    type.def_prop_rw(
+        name, [member](const Call& self) { return reinterpret_cast<uintptr_t>(self.stack.*member); },
+        [member](Call& self, uintptr_t value) { self.stack.*member = reinterpret_cast<Value>(value); });
+  else if constexpr (std::is_same_v<Value, Rows>)
+    type.def_prop_rw(
+        name, [member](Call& self) -> Rows& { return self.stack.*member; },
+        [member](Call& self, const Rows& value) { self.stack.*member = value; }, nb::rv_policy::reference_internal);
+  else
+    type.def_prop_rw(
+        name, [member](const Call& self) { return self.stack.*member; },
+        [member](Call& self, Value value) { self.stack.*member = value; });
+}
 
 const KernelTable& table_of(const std::string& isa) {
   if (isa.empty()) return lowtide::kernels();
@@ -128,42 +146,27 @@ NB_MODULE(_native, module) {
   call.def(nb::init<int64_t, int64_t>(), "layers"_a, "directions"_a);
   call.def("layer", [](Call& self, size_t index) -> LayerCall& { return self.layers.at(index); },
            nb::rv_policy::reference_internal);
-#define LOWTIDE_FIELD(name) \
-  call.def_prop_rw( \
-      #name, [](const Call& self) { return self.stack.name; }, \
-      [](Call& self, decltype(StackCall::name) value) { self.stack.name = value; })
-  LOWTIDE_FIELD(cell);
-  LOWTIDE_FIELD(keep);
-  LOWTIDE_FIELD(is_double);
-  LOWTIDE_FIELD(steps);
-  LOWTIDE_FIELD(batch);
-  LOWTIDE_FIELD(inputs);
-  LOWTIDE_FIELD(hidden);
-  LOWTIDE_FIELD(total_rows);
-  LOWTIDE_FIELD(chunk_steps);
-  LOWTIDE_FIELD(state_steps);
-  LOWTIDE_FIELD(threads);
-  LOWTIDE_FIELD(dropout_scale);
-  LOWTIDE_FIELD(zero_padding);
-#undef LOWTIDE_FIELD
-#define LOWTIDE_ROWS(name) \
-  call.def_prop_rw( \
-      #name, [](Call& self) -> Rows& { return self.stack.name; }, \
-      [](Call& self, const Rows& value) { self.stack.name = value; }, nb::rv_policy::reference_internal)
-  LOWTIDE_ROWS(x);
-  LOWTIDE_ROWS(y);
-  LOWTIDE_ROWS(dy);
-  LOWTIDE_ROWS(dx);
-#undef LOWTIDE_ROWS
-#define LOWTIDE_ADDRESS(name) \
-  call.def_prop_rw( \
-      #name, [](const Call& self) { return reinterpret_cast<uintptr_t>(self.stack.name); }, \
-      [](Call& self, uintptr_t value) { self.stack.name = reinterpret_cast<decltype(StackCall::name)>(value); })
-  LOWTIDE_ADDRESS(rows_at_time);
-  LOWTIDE_ADDRESS(start_at_time);
-  LOWTIDE_ADDRESS(start_at_step_reverse);
-  LOWTIDE_ADDRESS(inner);
-#undef LOWTIDE_ADDRESS
+  field(call, "cell", &StackCall::cell);
+  field(call, "keep", &StackCall::keep);
+  field(call, "is_double", &StackCall::is_double);
+  field(call, "steps", &StackCall::steps);
+  field(call, "batch", &StackCall::batch);
+  field(call, "inputs", &StackCall::inputs);
+  field(call, "hidden", &StackCall::hidden);
+  field(call, "total_rows", &StackCall::total_rows);
+  field(call, "chunk_steps", &StackCall::chunk_steps);
+  field(call, "state_steps", &StackCall::state_steps);
+  field(call, "threads", &StackCall::threads);
+  field(call, "dropout_scale", &StackCall::dropout_scale);
+  field(call, "zero_padding", &StackCall::zero_padding);
+  field(call, "x", &StackCall::x);
+  field(call, "y", &StackCall::y);
+  field(call, "dy", &StackCall::dy);
+  field(call, "dx", &StackCall::dx);
+  field(call, "rows_at_time", &StackCall::rows_at_time);
+  field(call, "start_at_time", &StackCall::start_at_time);
+  field(call, "start_at_step_reverse", &StackCall::start_at_step_reverse);
+  field(call, "inner", &StackCall::inner);
 
   module.def(
       "sizes",

@@ -1,3 +1,4 @@
+// Which instruction set's kernels run: the best that this machine has, or the one that LOWTIDE_ISA names.
 #include "dispatch.hpp"
 
 #include <cstdlib>

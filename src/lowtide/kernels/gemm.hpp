@@ -57,6 +57,15 @@ inline void multiply_block(Left<Real> left, Right<Real> right, int64_t depth, in
     for (int j = 0; j < NV; j++) store(c + i * c_stride + j * L, sum[i][j]);
 }
 
+// A block of `rows` rows, at most MR of them.
+template <class Real, int MR, int NV>
+inline void multiply_few(int64_t rows, Left<Real> left, Right<Real> right, int64_t depth, int64_t panels, Real* c,
+                         int64_t c_stride) {
+  if constexpr (MR > 1)
+    if (rows < MR) return multiply_few<Real, MR - 1, NV>(rows, left, right, depth, panels, c, c_stride);
+  multiply_block<Real, MR, NV>(left, right, depth, panels, c, c_stride);
+}
+
 // Any number of rows, in blocks as even as can be.
 template <class Real, int NV>
 void multiply_rows(int64_t rows, Left<Real> left, Right<Real> right, int64_t depth, int64_t panels, Real* c,
@@ -65,26 +74,7 @@ void multiply_rows(int64_t rows, Left<Real> left, Right<Real> right, int64_t dep
   int64_t blocks = (rows + most - 1) / most;
   for (; rows > 0; blocks--) {
     const int64_t take = (rows + blocks - 1) / blocks;
-    switch (take) {
-#define LOWTIDE_CASE(MR) \
-  case MR: \
-    if constexpr (MR <= most) multiply_block<Real, MR, NV>(left, right, depth, panels, c, c_stride); \
-    break;
-      LOWTIDE_CASE(1)
-      LOWTIDE_CASE(2)
-      LOWTIDE_CASE(3)
-      LOWTIDE_CASE(4)
-      LOWTIDE_CASE(5)
-      LOWTIDE_CASE(6)
-      LOWTIDE_CASE(7)
-      LOWTIDE_CASE(8)
-      LOWTIDE_CASE(9)
-      LOWTIDE_CASE(10)
-      LOWTIDE_CASE(11)
-      LOWTIDE_CASE(12)
-#undef LOWTIDE_CASE
-      default: __builtin_unreachable();
-    }
+    multiply_few<Real, most, NV>(take, left, right, depth, panels, c, c_stride);
     left.start += take * left.row_stride;
     c += take * c_stride;
     rows -= take;

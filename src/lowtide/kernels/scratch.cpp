@@ -1,3 +1,4 @@
+// Scratch memory of a call, on huge pages where it is large.
 #include "scratch.hpp"
 
 #include <cstdlib>

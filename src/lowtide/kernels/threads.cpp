@@ -1,3 +1,4 @@
+// The barrier of a team, and the two kinds of team: the OpenMP runtime's that the process uses already, or a pool.
 #include "threads.hpp"
 
 #include <pthread.h>
@@ -36,8 +37,8 @@ namespace {
 void pause_briefly() {
 #if defined(__x86_64__) || defined(_M_X64)
   _mm_pause();
-#elif defined(__aarch64__)
-  __asm__ __volatile__("yield");
+#elif defined(__aarch64__) && defined(__clang__)
+  __builtin_arm_yield();
 #endif
 }
 

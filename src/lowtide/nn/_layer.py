@@ -20,6 +20,7 @@ from lowtide.nn._dynamo import allow_in_dynamo
 from lowtide.nn._lengths import Lengths, checked_lengths
 from lowtide.nn._options import check_steps, checked_keep
 from lowtide.nn._precision import Precision, autocast_dtype, choose_precision
+from lowtide.ops.functorch import is_transforming
 from lowtide.ops.spec import Cell, Keep, StackSpec
 from lowtide.ops.stack import run_stack
 
@@ -47,8 +48,7 @@ class LeanLayer(torch.nn.RNNBase):
     def run(self, inputs: Tensor | PackedSequence, hx: States | None, lengths: Lengths | None) -> Any:  # noqa: ANN401 - as many forms as the stock forward
         """Compute what the stock layer computes; `lengths` are those of a padded batch."""
         _refuse_lengths_where_unknown(inputs, lengths)
-        # A trace must run where Lowtide is not, so it records the stock operator.
-        if _is_tracing():
+        if _is_torchs_alone():
             return super().forward(inputs, hx)
         context = current_context()
         spec = self._spec(context)
@@ -90,6 +90,7 @@ class LeanLayer(torch.nn.RNNBase):
             num_layers=self.num_layers,
             bias=self.bias,
             bidirectional=self.bidirectional,
+            batch_first=self.batch_first,
             proj_size=self.proj_size,
             dropout=self.dropout if self.training and self.num_layers > 1 else 0.0,
             keep=context.keep or checked_keep(self.keep),
@@ -193,6 +194,11 @@ def _without_autocast(device: torch.device) -> AbstractContextManager[None]:
     return nullcontext() if autocast_dtype(device) is None else torch.autocast(device.type, enabled=False)
 
 
+def _is_torchs_alone() -> bool:
+    """Whether only the stock operators will do: in a trace, which must run where Lowtide is not, and in torch.func."""
+    return _is_tracing() or (not torch.compiler.is_compiling() and is_transforming())
+
+
 def _is_tracing() -> bool:
     return bool(torch.jit.is_tracing())  # type: ignore[attr-defined, no-untyped-call]
 
@@ -206,9 +212,9 @@ def _refuse_lengths_where_unknown(inputs: Tensor | PackedSequence, lengths: Leng
             why="A PackedSequence holds the length of each sequence itself, and two answers could differ.",
             fix="Pass the PackedSequence alone, or the padded batch with its lengths.",
         )
-    if _is_tracing():
+    if _is_torchs_alone():
         raise LowtideError(
-            what="torch.jit.trace reached a lean layer that was called with lengths.",
-            why="A trace records torch's own layer, which takes no lengths.",
-            fix="Pass a PackedSequence in the model that is traced.",
+            what=f"{'torch.jit.trace' if _is_tracing() else 'torch.func'} reached a lean layer called with lengths.",
+            why="A trace records, and torch.func transforms, torch's own layer, which takes no lengths.",
+            fix="Pass a PackedSequence in the model that is traced or transformed.",
         )

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lowtide.errors import LowtideError
+from lowtide.ops.rows import check_range
 
 Lengths = Tensor | Sequence[int]
 
@@ -21,14 +22,21 @@ def checked_lengths(lengths: Lengths, *, sequences: int, steps: int) -> Tensor:
             why="Each sequence of a padded batch ends at its own step.",
             fix="Give one length for each sequence, in the order of the batch.",
         )
-    # Values are not known while torch.compile traces; the operators check them again when they run.
+    # Values are not known while torch.compile traces; the operator checks them when it runs.
     if not torch.compiler.is_compiling():
-        _check_range(tensor, steps)
+        check_range(tensor, steps)
     return tensor
 
 
 def _as_integers(lengths: Lengths) -> Tensor:
-    tensor = lengths if isinstance(lengths, Tensor) else torch.tensor(lengths)
+    try:
+        tensor = lengths if isinstance(lengths, Tensor) else torch.tensor(lengths)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise LowtideError(
+            what=f"lengths is a {type(lengths).__name__} that holds no numbers: {error}",
+            why="It says for each sequence how many of its steps are valid.",
+            fix="Give a list or a tensor of whole numbers.",
+        ) from error
     if not isinstance(lengths, Tensor) and tensor.numel() == 0:
         tensor = tensor.long()
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
@@ -38,14 +46,3 @@ def _as_integers(lengths: Lengths) -> Tensor:
             fix="Give integers; for a boolean mask, give mask.sum() along its time axis.",
         )
     return tensor.to(device="cpu", dtype=torch.int64)
-
-
-def _check_range(lengths: Tensor, steps: int) -> None:
-    wrong = (lengths < 0) | (lengths > steps)
-    if bool(wrong.any()):
-        where = int(wrong.nonzero()[0])
-        raise LowtideError(
-            what=f"lengths[{where}] is {int(lengths[where])}, outside 0 to {steps}.",
-            why=f"The padded batch has {steps} steps, and a sequence ends within them.",
-            fix="Pass the number of valid steps of each sequence, or pad the batch to the longest one.",
-        )

@@ -49,6 +49,7 @@ def lean(model: Model, keep: Keep = "outputs") -> Model:
             has been changed then.
     """
     checked = checked_keep(keep)
+    _refuse_no_module(model)
     _refuse_scripted(model)
     for layer in _recurrent_layers(model):
         lean_class = _lean_class_of(_plain_class(layer))
@@ -65,6 +66,7 @@ def stock(model: Model) -> Model:
     Layers constructed as `lowtide.nn.LSTM`, GRU or RNN become torch's as well. A class that was written as a subclass
     of these stays, since it has no stock counterpart.
     """
+    _refuse_no_module(model)
     for layer in _recurrent_layers(model):
         plain_class = _plain_class(layer)
         if issubclass(plain_class, LeanLayer) and _is_made_here(plain_class):
@@ -78,6 +80,15 @@ def _recurrent_layers(model: torch.nn.Module) -> Iterator[torch.nn.RNNBase]:
     for module in model.modules():
         if isinstance(module, (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN)):
             yield module
+
+
+def _refuse_no_module(model: object) -> None:
+    if not isinstance(model, torch.nn.Module):
+        raise LowtideError(
+            what=f"lowtide was given a {type(model).__name__} instead of a model.",
+            why="Layers are swapped inside a torch.nn.Module.",
+            fix="Give the model itself, or a recurrent layer.",
+        )
 
 
 def _refuse_scripted(model: torch.nn.Module) -> None:

@@ -15,7 +15,7 @@ from torch.autograd.function import FunctionCtx
 from lowtide.errors import LowtideError
 from lowtide.ops.spec import Cell
 
-_STOCK: dict[Cell, str] = {
+STOCK: dict[Cell, str] = {
     "lstm": "torch.nn.LSTM",
     "gru": "torch.nn.GRU",
     "rnn_tanh": "torch.nn.RNN",
@@ -54,7 +54,7 @@ class _Guard(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: _GuardContext, *_: Tensor) -> tuple[None, ...]:
-        stock = _STOCK[ctx.cell]
+        stock = STOCK[ctx.cell]
         raise LowtideError(
             what=f"The gradient of a lean {ctx.cell} was differentiated a second time.",
             why="Lean layers compute first derivatives only: they keep no graph of their backward pass.",

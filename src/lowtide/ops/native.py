@@ -15,6 +15,7 @@ from torch.autograd.function import FunctionCtx
 
 from lowtide.ops.double_backward import refuse_double_backward
 from lowtide.ops.dropout import draw_masks
+from lowtide.ops.functorch import refuse_batched
 from lowtide.ops.native_call import (
     ForwardResults,
     Wanted,
@@ -42,7 +43,7 @@ def native_stack(
     lengths: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Run the stack as `run_stack` describes it."""
-    if _needs_operator(inputs):
+    if is_recorded(inputs):
         # registers the operators, which plain eager calls can do without
         from lowtide.ops.native_operator import operator_stack  # noqa: PLC0415
 
@@ -71,7 +72,8 @@ def rows_of(inputs: Tensor, batch_sizes: Tensor | None, lengths: Tensor | None) 
     return padded_rows(lengths, longest) if longest > 0 else dense_rows(0, inputs.shape[1])
 
 
-def _needs_operator(inputs: Tensor) -> bool:
+def is_recorded(inputs: Tensor) -> bool:
+    """Whether torch.compile or FakeTensor looks on rather than numbers being computed."""
     return torch.compiler.is_compiling() or type(inputs) not in {Tensor, torch.nn.Parameter}
 
 
@@ -110,6 +112,7 @@ class _NativeStack(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: _Context, *gradients: Tensor | None) -> Any:  # noqa: ANN401 - autograd's own signature
+        refuse_batched(gradients, ctx.spec.cell)
         *given, y, inner, states, gates = ctx.saved_tensors
         x, h0, c0, *weights = given
         if all(gradient is None for gradient in gradients):

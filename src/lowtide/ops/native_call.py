@@ -97,11 +97,11 @@ def kept_sizes(spec: StackSpec, dtype: torch.dtype) -> tuple[int, int]:
 
 
 def new_outputs(spec: StackSpec, x: Tensor) -> Tensor:
-    """Make the outputs, laid out in memory as the inputs are."""
+    """Make the outputs, laid out in memory as the spec says: callers reshape them without a copy, as with torch's."""
     if x.dim() == 2:  # noqa: PLR2004 - packed data
         return x.new_empty(x.shape[0], spec.output_size)
     steps, batch = x.shape[:2]
-    if _is_batch_first(x):
+    if spec.batch_first:
         return x.new_empty(batch, steps, spec.output_size).transpose(0, 1)
     return x.new_empty(steps, batch, spec.output_size)
 
@@ -125,8 +125,8 @@ def run_forward(
 ) -> ForwardResults:
     """Run the stack; `keeps` says whether a backward pass may follow."""
     steps = choose_steps(spec, rows.steps, rows.batch)
-    x, weights = _contiguous_features(x), [weight.contiguous() for weight in weights]
-    h0, c0 = (None if state is None else state.contiguous() for state in states)
+    x, weights = _contiguous_features(x), [weight.resolve_neg().contiguous() for weight in weights]
+    h0, c0 = (_plain(state) for state in states)
     count = spec.num_layers * spec.directions
     y = new_outputs(spec, x)
     _clear_past(y, rows)
@@ -181,10 +181,10 @@ def run_backward(
 ) -> BackwardResults:
     """From the gradients of y, hT and cT (None: zero) to those of everything that is wanted."""
     steps = choose_steps(spec, rows.steps, rows.batch)
-    x, weights = _contiguous_features(x), [weight.contiguous() for weight in weights]
-    h0, c0 = (None if state is None else state.contiguous() for state in states)
+    x, weights = _contiguous_features(x), [weight.resolve_neg().contiguous() for weight in weights]
+    h0, c0 = (_plain(state) for state in states)
     dy = None if gradients[0] is None else _contiguous_features(gradients[0])
-    dh, dc = (None if gradient is None else gradient.contiguous() for gradient in gradients[1:])
+    dh, dc = (_plain(gradient) for gradient in gradients[1:])
     count = spec.num_layers * spec.directions
     dx = new_gradient(x) if wanted.x else None
     if dx is not None:
@@ -264,7 +264,13 @@ def _threads(spec: StackSpec, rows: BatchRows) -> int:
 
 
 def _contiguous_features(tensor: Tensor) -> Tensor:
+    tensor = tensor.resolve_neg()
     return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
+
+
+def _plain(tensor: Tensor | None) -> Tensor | None:
+    """The tensor as an address tells it: contiguous, and negative numbers written out rather than marked."""
+    return None if tensor is None else tensor.resolve_neg().contiguous()
 
 
 def _on_huge_pages(*fresh: Tensor) -> None:

@@ -28,7 +28,7 @@ from lowtide.ops.native_call import (
     run_backward,
     run_forward,
 )
-from lowtide.ops.rows import BatchRows, dense_rows, packed_rows, padded_rows
+from lowtide.ops.rows import BatchRows, check_range, dense_rows, packed_rows, padded_rows
 from lowtide.ops.spec import Cell, Keep, StackSpec
 
 _GIVEN = (
@@ -69,6 +69,7 @@ def _scalars(spec: StackSpec) -> tuple[str, str, list[int], float]:
         spec.num_layers,
         int(spec.bias),
         int(spec.bidirectional),
+        int(spec.batch_first),
         spec.chunk_steps,
         spec.state_steps,
     ]
@@ -76,7 +77,7 @@ def _scalars(spec: StackSpec) -> tuple[str, str, list[int], float]:
 
 
 def _spec(cell: str, keep: str, sizes: Sequence[int], dropout: float) -> StackSpec:
-    inputs, hidden, layers, bias, bidirectional, chunk_steps, state_steps = sizes
+    inputs, hidden, layers, bias, bidirectional, batch_first, chunk_steps, state_steps = sizes
     return StackSpec(
         cell=cast("Cell", cell),
         input_size=inputs,
@@ -84,6 +85,7 @@ def _spec(cell: str, keep: str, sizes: Sequence[int], dropout: float) -> StackSp
         num_layers=layers,
         bias=bool(bias),
         bidirectional=bool(bidirectional),
+        batch_first=bool(batch_first),
         dropout=dropout,
         keep=cast("Keep", keep),
         chunk_steps=chunk_steps,
@@ -96,6 +98,7 @@ def _rows(x: Tensor, batch_sizes: Tensor | None, lengths: Tensor | None) -> Batc
         return packed_rows(batch_sizes)
     if lengths is None:
         return dense_rows(x.shape[0], x.shape[1])
+    check_range(lengths, x.shape[0])
     return replace(padded_rows(lengths, x.shape[0]), total=x.shape[0] * x.shape[1])
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lowtide.errors import LowtideError
+
 
 @dataclass(frozen=True)
 class BatchRows:
@@ -61,6 +63,18 @@ def padded_rows(lengths: Tensor, steps: int) -> BatchRows:
     order = torch.argsort(lengths, descending=True, stable=True)
     ended = torch.bincount(lengths, minlength=steps + 1).cumsum(0)[:steps]
     return _ragged_rows(lengths.numel() - ended, order=order)
+
+
+def check_range(lengths: Tensor, steps: int) -> None:
+    """Refuse lengths that end outside of a padded batch."""
+    wrong = (lengths < 0) | (lengths > steps)
+    if bool(wrong.any()):
+        where = int(wrong.nonzero()[0])
+        raise LowtideError(
+            what=f"lengths[{where}] is {int(lengths[where])}, outside 0 to {steps}.",
+            why=f"The padded batch has {steps} steps, and a sequence ends within them.",
+            fix="Pass the number of valid steps of each sequence, or pad the batch to the longest one.",
+        )
 
 
 def _ragged_rows(at_time: Tensor, order: Tensor | None) -> BatchRows:

@@ -26,6 +26,8 @@ class StackSpec:
     num_layers: int = 1
     bias: bool = True
     bidirectional: bool = False
+    batch_first: bool = False
+    """Whether dense outputs lie in memory sequence by sequence, rather than time step by time step."""
     proj_size: int = 0
     dropout: float = 0.0
     """The probability in force between layers: zero in evaluation."""

@@ -1,7 +1,8 @@
 """One stack of recurrent layers, forward and differentiable: the single door of `ops` for the layers above it.
 
 The native kernels take what they cover. Torch's own fused layers, run in time chunks, take the rest, and the smallest
-batches: the kernels pack the weights anew at each call, which a few rows do not repay.
+batches of eager calls: the kernels pack the weights anew at each call, which a few rows do not repay. A graph that is
+recorded holds one path for every size.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from math import prod
 
 from torch import Tensor
 
-from lowtide.ops.native import covers, native_stack
+from lowtide.ops.native import covers, is_recorded, native_stack
 from lowtide.ops.spec import StackSpec
 from lowtide.ops.vendor import vendor_stack
 
@@ -36,11 +37,11 @@ def run_stack(
     PackedSequence with its `batch_sizes` (int64, on the CPU). `lengths` (int64, on the CPU, one for each sequence, in
     any order, up to T) goes with dense inputs: outputs past a sequence's end are zero, and hT, cT are those of its
     last valid step. h0 and c0 are (layers * directions, B, size), zeros when None. `weights` are flat in torch's
-    order: for each layer, for each direction: w_ih, w_hh, [b_ih, b_hh], [w_hr]. Outputs have the layout of `inputs`.
+    order: for each layer, for each direction: w_ih, w_hh, [b_ih, b_hh], [w_hr]. Outputs have the shape of `inputs`.
     """
     path = native_stack
     if not covers(spec, inputs):
         path = vendor_stack
-    elif prod(inputs.shape[:-1]) < _FEW_ROWS:
+    elif not is_recorded(inputs) and prod(inputs.shape[:-1]) < _FEW_ROWS:
         path, spec = vendor_stack, replace(spec, keep="gates")  # nothing worth recomputing
     return path(spec, inputs, h0, c0, weights, batch_sizes=batch_sizes, lengths=lengths)
