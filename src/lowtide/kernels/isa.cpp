@@ -37,7 +37,7 @@ struct Run {
     arena.used = 0;
     stack.place(arena);
     lowtide::run_team((int)call.threads, backward ? backward_task : forward_task, &stack);
-    lowtide::scratch_give(arena.base, bytes);
+    lowtide::scratch_give(arena.base);
     return Status::ok;
   }
 

@@ -19,36 +19,16 @@ bool wants_huge_pages(size_t bytes) { return bytes >= 2 * huge_page; }
 
 }  // namespace
 
+// From malloc rather than from the kernel: where malloc is told to hold on to what is freed, no page is faulted twice.
 void* scratch_take(size_t bytes) {
-#ifdef __linux__
-  if (wants_huge_pages(bytes)) {
-    // A little more than asked, so that the part in use can begin on a huge page; untouched pages cost nothing.
-    const size_t whole = round_up(bytes, cache_line) + huge_page;
-    void* mapped = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapped == MAP_FAILED) return nullptr;
-    const size_t address = reinterpret_cast<size_t>(mapped);
-    const size_t start = round_up(address, huge_page);
-    if (start > address) munmap(mapped, start - address);
-    const size_t used = round_up(bytes, 4096);
-    const size_t rest = address + whole - (start + used);
-    if (rest > 0) munmap(reinterpret_cast<void*>(start + used), rest);
-    prefer_huge_pages(reinterpret_cast<void*>(start), bytes);
-    return reinterpret_cast<void*>(start);
-  }
-#endif
-  return std::aligned_alloc(cache_line, round_up(bytes == 0 ? 1 : bytes, cache_line));
+  void* memory = nullptr;
+  if (posix_memalign(&memory, wants_huge_pages(bytes) ? huge_page : cache_line, bytes == 0 ? 1 : bytes) != 0)
+    return nullptr;
+  prefer_huge_pages(memory, bytes);
+  return memory;
 }
 
-void scratch_give(void* memory, size_t bytes) {
-#ifdef __linux__
-  if (wants_huge_pages(bytes)) {
-    munmap(memory, round_up(bytes, 4096));
-    return;
-  }
-#endif
-  (void)bytes;
-  std::free(memory);
-}
+void scratch_give(void* memory) { std::free(memory); }
 
 void prefer_huge_pages(void* memory, size_t bytes) {
 #ifdef __linux__

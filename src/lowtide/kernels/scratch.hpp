@@ -6,7 +6,7 @@
 namespace lowtide {
 
 void* scratch_take(size_t bytes);  // null when there is none
-void scratch_give(void* memory, size_t bytes);
+void scratch_give(void* memory);
 
 // Asks for huge pages in memory that is about to be written whole, where it is large: a page fault for each 4 KiB
 // costs more than the arithmetic of a small layer. Only pages that lie inside are touched.
