@@ -6,6 +6,7 @@ export PYTHON
 BIN := .venv/bin
 # One stamp an interpreter: another PYTHON= makes the environment anew.
 DEPENDENCIES := .venv/.dependencies-$(subst /,_,$(PYTHON))
+CHECKING := .venv/.checking-$(subst /,_,$(PYTHON))
 BUILT := .venv/.built
 NATIVE := $(wildcard src/lowtide/kernels/*.cpp src/lowtide/kernels/*.hpp)
 
@@ -18,8 +19,14 @@ build: $(BUILT)
 $(DEPENDENCIES): pyproject.toml constraints.txt tools/environment.sh tools/requirements.py
 	@tools/preflight.sh
 	@echo "Making .venv and installing the pinned dependencies (the first time, minutes: torch is large)"
-	@tools/environment.sh
-	@rm -f .venv/.dependencies*
+	@tools/environment.sh torch dev
+	@rm -f .venv/.dependencies* .venv/.checking*
+	@touch $@
+
+# Beside these what only tests, checks and benchmarks want: a demo does without.
+$(CHECKING): $(DEPENDENCIES)
+	@echo "Installing what tests and benchmarks need"
+	@tools/environment.sh torch dev test
 	@touch $@
 
 # PATH, so that the pinned cmake and ninja are taken.
@@ -34,18 +41,19 @@ demo: build
 
 test: lint pytest sanitize
 
-pytest: build
+pytest: build $(CHECKING)
 	$(BIN)/python -m pytest -q --durations=10
 
-bench: build
+bench: build $(CHECKING)
 	$(BIN)/python -m benchmarks.layers
+	$(BIN)/python -m benchmarks.stream
 
-lint: build
+lint: build $(CHECKING)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-sanitize: build
+sanitize: build $(CHECKING)
 	tools/sanitize.sh
 
 clean:

@@ -23,7 +23,7 @@ def pins() -> dict[str, str]:
 
 
 def test_every_requirement_is_pinned_inside_its_range() -> None:
-    stated = [*requirements(["torch", "dev"]), *PROJECT["build-system"]["requires"]]
+    stated = [*requirements(["torch", "text", "dev", "test"]), *PROJECT["build-system"]["requires"]]
     for requirement in map(Requirement, stated):
         assert requirement.specifier.contains(pins()[canonicalize_name(requirement.name)]), str(requirement)
 
@@ -34,7 +34,8 @@ def test_pins_carry_no_local_label_so_that_any_build_of_torch_satisfies_them() -
 
 
 def test_the_base_requires_no_framework() -> None:
-    assert [Requirement(line).name for line in requirements([])] == ["psutil"]
+    names = {Requirement(line).name for line in requirements([])}
+    assert not names & {"torch", "tensorflow", "tensorflow-cpu", "keras", "jax"}
 
 
 def test_the_version_is_the_same_everywhere() -> None:

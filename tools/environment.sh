@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv and installs the pinned dependencies. A torch that the chosen interpreter already has is used where its
+# Makes .venv and installs the pinned dependencies of the extras named. A torch that the chosen interpreter already has is used where its
 # version fits: the folder it lies in is put on the environment's path, behind the environment's own packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,7 +29,11 @@ if [ "$(cat .venv/.base 2>/dev/null)" != "$base" ]; then
     echo "$base" >.venv/.base
 fi
 
-mapfile -t requirements < <(.venv/bin/python tools/requirements.py torch dev)
+# While the torch of another folder is on the path, pip takes the tools of that folder for installed, but not their
+# commands: it goes on only when everything else is there.
+borrowing=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/borrowed.pth
+rm -f "$borrowing"
+mapfile -t requirements < <(.venv/bin/python tools/requirements.py "$@")
 if [ -z "$borrowed" ]; then
     .venv/bin/python -m pip install --constraint constraints.txt "${requirements[@]}"
     exit
@@ -37,5 +41,4 @@ fi
 echo "environment: using the torch in $borrowed"
 mapfile -t requirements < <(printf '%s\n' "${requirements[@]}" | grep -v '^torch[<>=]')
 .venv/bin/python -m pip install --constraint constraints.txt "${requirements[@]}"
-# Only now: pip would take the tools of that folder for installed, but not their commands.
-echo "$borrowed" >"$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/borrowed.pth"
+echo "$borrowed" >"$borrowing"
