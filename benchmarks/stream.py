@@ -163,7 +163,7 @@ def speed() -> list[Figure]:
 
 def adding() -> list[Figure]:
     """The adding problem over two thousand steps, exact and truncated."""
-    rounds = 1500
+    rounds = 800
     found = {
         name: ask({"act": "adding", "options": {"steps": 2000, "window_steps": window, "rounds": rounds}})
         for name, window in (("exact", None), ("truncated", 200))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+import lowtide
 from lowtide.nn import losses
 
 B, T, C = 3, 5, 4
@@ -68,3 +71,27 @@ def test_linear_cross_entropy_is_that_of_the_logits(block_rows: int | None) -> N
     torch.testing.assert_close(
         torch.autograd.grad(found, sources, cotangent), torch.autograd.grad(expected, sources, cotangent)
     )
+
+
+@pytest.mark.parametrize("loss", [losses.mse, losses.mae, losses.huber, losses.bce])
+def test_one_feature_is_dropped_and_nothing_is_broadcast(loss: Callable[[Tensor, Tensor], Tensor]) -> None:
+    outputs, targets = torch.randn(B, T, 1), torch.rand(B, T)
+    torch.testing.assert_close(loss(outputs, targets), loss(outputs[..., 0], targets))
+    square = torch.randn(B, 1)
+    torch.testing.assert_close(loss(square, targets[:, 0]), loss(square[:, 0], targets[:, 0]))
+    for ours, theirs in ((outputs[..., 0], targets[..., None]), (targets[:1], targets), (outputs, targets[0])):
+        with pytest.raises(lowtide.LowtideError, match="do not fit"):
+            loss(ours, theirs)
+
+
+def test_targets_of_other_shapes_are_refused() -> None:
+    classes, head = torch.randint(C, (B, T)), torch.nn.Linear(6, C)
+    for loss, outputs, targets in (
+        (losses.cross_entropy, torch.randn(B, T, C), classes[..., None]),
+        (losses.cross_entropy, torch.randn(B, T, C), classes.T),
+        (losses.quantile, torch.randn(B, T, 3), torch.randn(B, T, 1)),
+        (losses.quantile, torch.randn(B, T, 2), torch.randn(B, T)),
+        (losses.LinearCrossEntropy(head), torch.randn(B, T, 6), classes.T),
+    ):
+        with pytest.raises(lowtide.LowtideError, match="do not fit"):
+            loss(outputs, targets)

@@ -265,3 +265,33 @@ def test_windows_are_truncated_back_propagation_with_a_carried_state() -> None:
         step = lowtide.StreamStep(model, per_step_loss, chunk_steps=chunk_steps, window_steps=9)
         step(inputs, targets)
         assert relative_error(gradients(model), expected) < 1e-12
+
+
+class Rotating(nn.Module):
+    """A diagonal recurrence of complex numbers, written with the protocol."""
+
+    def __init__(self) -> None:  # noqa: D107
+        super().__init__()
+        self.decay, self.angle = nn.Parameter(torch.tensor([0.9, 0.8])), nn.Parameter(torch.tensor([0.3, 1.0]))
+        self.front = nn.Linear(INPUTS, 2)
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        turn, rows = torch.polar(self.decay, self.angle), []
+        (level,) = lowtide.nn.carry_in(self, (torch.zeros(x.shape[1], 2, dtype=turn.dtype),))
+        for row in self.front(x):
+            level = turn * level + row
+            rows.append(level.real)
+        lowtide.nn.carry_out(self, (level,))
+        return torch.stack(rows)
+
+
+@pytest.mark.parametrize("keep_chunks", [0, 2])
+def test_complex_states_carry_their_gradients(keep_chunks: int) -> None:
+    torch.manual_seed(8)
+    model = Rotating().double()
+    inputs, targets = torch.randn(23, 3, INPUTS, dtype=torch.float64), torch.randn(23, 3, 2, dtype=torch.float64)
+    lowtide.nn.losses.mse(model(inputs), targets).mean().backward()  # type: ignore[no-untyped-call]
+    expected = gradients(model)
+    step = lowtide.StreamStep(model, lowtide.nn.losses.mse, chunk_steps=5, keep_chunks=keep_chunks, batch_first=False)
+    step(inputs, targets)
+    assert relative_error(gradients(model), expected) < 1e-12

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 import lowtide
 from lowtide.nn.losses import mse
+from tests.step.models import gradients, relative_error
 
 WIDTH = 4
 INPUTS, TARGETS = torch.randn(30, 3, WIDTH), torch.randn(30, 3, WIDTH)
@@ -181,6 +183,55 @@ def test_a_model_that_draws_numbers_of_its_own_is_taken() -> None:
     lowtide.StreamStep(Noisy(), mse, chunk_steps=10)(INPUTS, TARGETS)
 
 
+class Across(nn.Module):
+    """Takes (B, T, ...), whatever its layer says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = lowtide.nn.GRU(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.layers(x.transpose(0, 1))[0]
+        return outputs.transpose(0, 1)
+
+
+def test_a_layout_that_was_guessed_wrong_is_found() -> None:
+    with pytest.raises(lowtide.LowtideError, match="batch_first=True"):
+        lowtide.StreamStep(Across(), mse)(INPUTS, TARGETS)
+    lowtide.StreamStep(Across(), mse, batch_first=True)(INPUTS, TARGETS)
+
+
+def test_a_forward_that_changes_its_inputs_is_refused() -> None:
+    class Doubling(Averaged):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.mul_(2))
+
+    with pytest.raises(lowtide.LowtideError, match="in place"):
+        lowtide.StreamStep(Doubling(), mse, chunk_steps=10)(INPUTS, TARGETS[0])
+
+
+def test_packing_sequences_that_have_ended_is_refused_with_what_to_do() -> None:
+    class Packing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = lowtide.nn.GRU(WIDTH, WIDTH)
+
+        def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+            packed = nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+            outputs, _ = nn.utils.rnn.pad_packed_sequence(self.layers(packed)[0], total_length=len(x))
+            return outputs
+
+    model = Packing().double()
+    inputs, targets = INPUTS.double(), TARGETS.double()
+    mse(model(inputs, torch.tensor([30] * 3)), targets).mean().backward()  # type: ignore[no-untyped-call]
+    expected = gradients(model)
+    lowtide.StreamStep(model, mse, chunk_steps=10)(inputs, targets)
+    assert relative_error(gradients(model), expected) < 1e-12
+    with pytest.raises(lowtide.LowtideError) as refusal:
+        lowtide.StreamStep(model, mse, chunk_steps=10)(inputs, targets, lengths=[30, 20, 3])
+    assert "lean layers know the lengths" in refusal.value.fix
+
+
 # ---- arguments -------------------------------------------------------------------------------------------------------
 
 
@@ -225,6 +276,7 @@ def test_a_model_that_does_not_say_where_time_lies_is_asked() -> None:
         ({"lengths": [31, 20, 3]}, "31"),
         ({"lengths": [0, 0, 0]}, "length 0"),
         ({"weight": torch.ones(4)}, "weight"),
+        ({"targets": TARGETS.clone().requires_grad_()}, "targets require gradients"),
     ],
 )
 def test_data_that_do_not_fit_are_refused_and_no_gradient_is_touched(arguments: dict[str, object], said: str) -> None:
@@ -233,3 +285,32 @@ def test_data_that_do_not_fit_are_refused_and_no_gradient_is_touched(arguments: 
     with pytest.raises(lowtide.LowtideError, match=said):
         step(**({"inputs": INPUTS, "targets": TARGETS} | arguments))  # type: ignore[arg-type]
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_a_weight_for_each_step_of_one_output_a_sequence_is_refused() -> None:
+    step = lowtide.StreamStep(Averaged(), mse, chunk_steps=10)
+    with pytest.raises(lowtide.LowtideError, match="one value a step"):
+        step(INPUTS, TARGETS[0], weight=torch.ones(30, 3))
+
+
+def clamp(weight: Tensor) -> None:
+    weight.register_hook(lambda gradient: gradient.clamp(-0.1, 0.1))  # type: ignore[no-untyped-call] # torch ships it so
+
+
+def step_at_once(weight: Tensor) -> None:
+    # What torch.distributed.optim leaves where it has an optimizer run inside of the backward pass.
+    weight._in_backward_optimizers = [torch.optim.SGD([weight])]  # type: ignore[attr-defined] # noqa: SLF001
+
+
+@pytest.mark.parametrize("register", [clamp, step_at_once])
+def test_what_runs_when_a_gradient_is_there_is_refused(register: Callable[[Tensor], None]) -> None:
+    model = lowtide.nn.GRU(WIDTH, WIDTH)
+    register(next(model.parameters()))
+    with pytest.raises(lowtide.LowtideError, match="hook"):
+        lowtide.StreamStep(model, mse, chunk_steps=10)(INPUTS, TARGETS)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_a_disk_that_is_none_is_refused_when_the_step_is_made(tmp_path: Path) -> None:
+    with pytest.raises(lowtide.LowtideError, match="no such folder"):
+        lowtide.StreamStep(layer(), mse, boundaries="disk", scratch=tmp_path / "nowhere")

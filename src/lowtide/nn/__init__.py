@@ -4,7 +4,7 @@ That is, through long sequences: pooling, causal convolution, losses per step, s
 """
 
 from lowtide.nn import losses
-from lowtide.nn._context import carry_in, carry_out
+from lowtide.nn._context import carry_in, carry_out, valid_lengths
 from lowtide.nn.causal_conv import CausalConv1d
 from lowtide.nn.gru import GRU
 from lowtide.nn.lean import lean, stock
@@ -12,4 +12,16 @@ from lowtide.nn.lstm import LSTM
 from lowtide.nn.pool import Pool
 from lowtide.nn.rnn import RNN
 
-__all__ = ["GRU", "LSTM", "RNN", "CausalConv1d", "Pool", "carry_in", "carry_out", "lean", "losses", "stock"]
+__all__ = [
+    "GRU",
+    "LSTM",
+    "RNN",
+    "CausalConv1d",
+    "Pool",
+    "carry_in",
+    "carry_out",
+    "lean",
+    "losses",
+    "stock",
+    "valid_lengths",
+]

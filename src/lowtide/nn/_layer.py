@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from lowtide.errors import LowtideError
 from lowtide.nn._arguments import StackArguments, States, is_one_sequence, read_arguments, weight_shapes
-from lowtide.nn._context import BatchContext, current_context
+from lowtide.nn._context import BatchContext, carry_in, carry_out, current_context
 from lowtide.nn._dynamo import allow_in_dynamo
 from lowtide.nn._lengths import Lengths, checked_lengths
 from lowtide.nn._options import check_steps, checked_keep
@@ -142,8 +142,9 @@ class LeanLayer(torch.nn.RNNBase):
             checked = context.lengths_of(arguments.steps, arguments.sequences)
         # A whole direction lies to the right of any chunk, so a bidirectional layer has nothing to carry.
         carries = context.streams and not context.passes_state and not self.bidirectional
-        given_states = self._taken_up(context, inputs, arguments.states) if carries else arguments.states
-        states = [state.to(precision.compute) for state in given_states]
+        states = tuple(state.to(precision.compute) for state in arguments.states)
+        if carries:
+            states = self._taken_up(inputs, states or _no_states(spec, arguments, precision.compute))
         with _without_autocast(arguments.data.device):
             outputs, h, c = run_stack(
                 spec,
@@ -157,18 +158,16 @@ class LeanLayer(torch.nn.RNNBase):
         given = self._outputs_as_given(outputs.to(precision.outputs), inputs)
         h, c = _state_as_given(h, inputs), None if c is None else _state_as_given(c, inputs)
         if carries:
-            context.carry.leave(self, (h,) if c is None else (h, c))
+            carry_out(self, (h,) if c is None else (h, c))
         return given, h.to(precision.h) if c is None else (h.to(precision.h), c.to(precision.c))
 
-    def _taken_up(
-        self, context: BatchContext, inputs: Tensor | PackedSequence, initial: tuple[Tensor, ...]
-    ) -> tuple[Tensor, ...]:
+    def _taken_up(self, inputs: Tensor | PackedSequence, initial: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The states that the chunk before left, in the order of the data; the initial ones at the first chunk."""
         order = inputs.sorted_indices if isinstance(inputs, PackedSequence) else None
         if order is None:
-            return context.carry.take(self, initial, 1)
+            return carry_in(self, initial, batch_axis=1)
         own = tuple(state.index_select(1, order.argsort()) for state in initial)
-        return tuple(state.index_select(1, order) for state in context.carry.take(self, own, 1))
+        return tuple(state.index_select(1, order) for state in carry_in(self, own, batch_axis=1))
 
     def _outputs_as_given(self, outputs: Tensor, inputs: Tensor | PackedSequence) -> Tensor | PackedSequence:
         if isinstance(inputs, PackedSequence):
@@ -183,6 +182,13 @@ def _state_as_given(state: Tensor, inputs: Tensor | PackedSequence) -> Tensor:
         order = inputs.unsorted_indices
         return state if order is None else state.index_select(1, order)
     return state.squeeze(1) if is_one_sequence(inputs) else state
+
+
+def _no_states(spec: StackSpec, arguments: StackArguments, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    """What a unidirectional stack begins with where it is given no states."""
+    sizes = (spec.state_size, spec.hidden_size) if spec.has_cell_state else (spec.state_size,)
+    shapes = [(spec.num_layers, arguments.sequences, size) for size in sizes]
+    return tuple(torch.zeros(shape, dtype=dtype, device=arguments.data.device) for shape in shapes)
 
 
 def _precision_for(spec: StackSpec, arguments: StackArguments) -> Precision | None:

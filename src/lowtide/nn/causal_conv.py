@@ -5,14 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lowtide.nn._context import carry_in, carry_out
+from lowtide.nn._context import carry_in, carry_out, valid_lengths
 
 
 class CausalConv1d(torch.nn.Conv1d):
     """torch.nn.Conv1d along time: each output sees its own step and (kernel_size - 1) * dilation steps before it.
 
     The parameters are torch's. Inputs and outputs have the layout of recurrent layers, features last, and as many
-    steps as came in; before a sequence's start lie zeros.
+    steps as came in; before a sequence's start lie zeros. In a stream, what a chunk leaves to the next are each
+    sequence's last valid steps.
 
     ```python
     front = lowtide.nn.CausalConv1d(40, 128, kernel_size=5, batch_first=True)
@@ -70,6 +71,14 @@ class CausalConv1d(torch.nn.Conv1d):
         if self.context_steps > 0:
             (left,) = carry_in(self, (channels.new_zeros(batch, features, self.context_steps),))
             channels = torch.cat([left, channels], -1)
-            carry_out(self, (channels[:, :, steps:],))
+            carry_out(self, (self._last_valid(channels, valid_lengths(steps, batch)),))
         outputs: Tensor = super().forward(channels)
         return outputs.transpose(1, 2) if self.batch_first else outputs.permute(2, 0, 1)
+
+    def _last_valid(self, channels: Tensor, lengths: Tensor | None) -> Tensor:
+        """The last steps of each sequence, from what lay left of a chunk and the chunk, (B, features, both)."""
+        if lengths is None:
+            return channels[:, :, channels.shape[-1] - self.context_steps :]
+        # Position `length` is the first of the context_steps that end with the last valid one.
+        places = lengths[:, None] + torch.arange(self.context_steps)
+        return channels.gather(2, places.to(channels.device)[:, None, :].expand(-1, channels.shape[1], -1))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lowtide.errors import LowtideError
 from lowtide.nn._carry import State
-from lowtide.nn._context import carry_in, carry_out, current_context
+from lowtide.nn._context import carry_in, carry_out, valid_lengths
 from lowtide.nn._lengths import Lengths, checked_lengths
 
 How = Literal["last", "mean", "max", "attention"]
@@ -64,7 +64,7 @@ class Pool(torch.nn.Module):
         steps, batch = rows.shape[:2]
         valid = _valid_steps(rows, self._lengths(lengths, steps, batch))
         scores = None if self.score is None else self.score(rows).squeeze(-1)
-        state = _FOLDS[self.how](rows, valid, scores, carry_in(self))
+        state = _FOLDS[self.how](rows, valid, scores, carry_in(self, _BEGINNINGS[self.how](rows)))
         carry_out(self, state)
         return _result(self.how, state).to(x.dtype)
 
@@ -76,7 +76,7 @@ class Pool(torch.nn.Module):
     def _lengths(lengths: Lengths | None, steps: int, batch: int) -> Tensor | None:
         if lengths is not None:
             return checked_lengths(lengths, sequences=batch, steps=steps)
-        return current_context().lengths_of(steps, batch)
+        return valid_lengths(steps, batch)
 
 
 def _valid_steps(rows: Tensor, lengths: Tensor | None) -> Tensor:
@@ -92,8 +92,23 @@ def _wide(rows: Tensor) -> Tensor:
     return rows.to(torch.promote_types(rows.dtype, torch.float32))
 
 
+def _nothing(rows: Tensor) -> State:
+    """A total of no steps, and their number or mass."""
+    wide = _wide(rows[0])
+    return torch.zeros_like(wide), wide.new_zeros(len(wide), 1)
+
+
+_BEGINNINGS: dict[How, Callable[[Tensor], State]] = {
+    "last": lambda rows: (torch.zeros_like(rows[0]),),
+    "mean": _nothing,
+    "max": lambda rows: (torch.full_like(rows[0], -torch.inf),),
+    "attention": lambda rows: (*_nothing(rows), torch.full_like(_nothing(rows)[1], -torch.inf)),
+}
+"""The state before a sequence's first step, from rows of its shape and type."""
+
+
 def _fold_last(rows: Tensor, valid: Tensor, _: Tensor | None, state: State) -> State:
-    (before,) = state or (torch.zeros_like(rows[0]),)
+    (before,) = state
     counts = valid.sum(0)
     index = (counts - 1).clamp(min=0)[None, :, None].expand(1, -1, rows.shape[-1])
     return (torch.where(counts[:, None] > 0, rows.gather(0, index)[0], before),)
@@ -101,12 +116,12 @@ def _fold_last(rows: Tensor, valid: Tensor, _: Tensor | None, state: State) -> S
 
 def _fold_mean(rows: Tensor, valid: Tensor, _: Tensor | None, state: State) -> State:
     wide = _wide(rows)
-    total, count = state or (torch.zeros_like(wide[0]), wide.new_zeros(rows.shape[1], 1))
+    total, count = state
     return total + torch.where(valid[:, :, None], wide, 0).sum(0), count + valid.sum(0)[:, None]
 
 
 def _fold_max(rows: Tensor, valid: Tensor, _: Tensor | None, state: State) -> State:
-    (highest,) = state or (torch.full_like(rows[0], -torch.inf),)
+    (highest,) = state
     # Of equal ones the first takes the gradient, here as over the whole sequence: .max(dim) names the first.
     here = torch.where(valid[:, :, None], rows, -torch.inf).max(0).values
     return (torch.where((here > highest) | here.isnan(), here, highest),)
@@ -116,11 +131,7 @@ def _fold_attention(rows: Tensor, valid: Tensor, scores: Tensor | None, state: S
     """Running softmax: sums relative to the highest score so far (Milakov and Gimelshein 2018, arXiv:1805.02867)."""
     assert scores is not None
     wide, scores = _wide(rows), torch.where(valid, _wide(scores), -torch.inf)
-    total, mass, highest = state or (
-        torch.zeros_like(wide[0]),
-        wide.new_zeros(rows.shape[1], 1),
-        wide.new_full((rows.shape[1], 1), -torch.inf),
-    )
+    total, mass, highest = state
     # A shift that cancels out: no gradient goes through it. Finite, for sequences that have not begun.
     highest = highest.detach()
     now = torch.maximum(highest, scores.detach().amax(0)[:, None])

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 from lowtide.errors import LowtideError
 
@@ -19,8 +19,17 @@ _BUCKET_BYTES = 25 << 20
 """Gradients exchanged at once between ranks, as torch's DistributedDataParallel does."""
 
 
+def towards(tensor: Tensor, seed: Tensor) -> Tensor:
+    """A number whose gradient with respect to `tensor` is `seed`.
+
+    Handing the seed itself to torch.autograd makes torch import its symbolic shapes: 46 MB for one product of tensors.
+    """
+    parts = [torch.view_as_real(part) if part.is_complex() else part for part in (tensor, seed)]
+    return (parts[0] * parts[1]).sum()
+
+
 @contextmanager
-def gradients_of_step(parameters: Iterable[nn.Parameter], group: dist.ProcessGroup | None) -> Iterator[None]:
+def gradients_of_step(parameters: Iterable[Tensor], group: dist.ProcessGroup | None) -> Iterator[None]:
     """Collect the block's gradients, then exchange them between the ranks of `group` and add them to those before.
 
     Args:
@@ -36,32 +45,46 @@ def gradients_of_step(parameters: Iterable[nn.Parameter], group: dist.ProcessGro
         yield
         if group is not None:
             _average(own, group)
-        sums, shares = [], []
-        for parameter, old in zip(own, before, strict=True):
-            if old is not None:
-                share, parameter.grad = parameter.grad, old
-                if share is not None:
-                    sums.append(old)
-                    shares.append(share)
-        if sums:
-            torch._foreach_add_(sums, shares)
+        _add_up(own, before)
     except BaseException:
         for parameter, old in zip(own, before, strict=True):
             parameter.grad = old
         raise
 
 
-def _refuse_early_hooks(parameters: Sequence[nn.Parameter]) -> None:
+def _add_up(parameters: Sequence[Tensor], before: Sequence[Tensor | None]) -> None:
+    """Add the gradients that are there now to those before, in these tensors where that can be."""
+    sums, shares = [], []
+    for parameter, old in zip(parameters, before, strict=True):
+        share = parameter.grad
+        if old is None:
+            continue
+        if share is not None and old.is_sparse and not share.is_sparse:
+            parameter.grad = share + old
+            continue
+        parameter.grad = old
+        if share is not None:
+            sums.append(old)
+            shares.append(share)
+    if sums:
+        torch._foreach_add_(sums, shares)
+
+
+_HOOKS = ("_post_accumulate_grad_hooks", "_backward_hooks", "_in_backward_optimizers")
+"""Where torch keeps what is to run when a parameter's gradient is there."""
+
+
+def _refuse_early_hooks(parameters: Sequence[Tensor]) -> None:
     for parameter in parameters:
-        if getattr(parameter, "_post_accumulate_grad_hooks", None):
+        if any(getattr(parameter, hooks, None) for hooks in _HOOKS):
             raise LowtideError(
                 what=f"a parameter of shape {tuple(parameter.shape)} has a hook that runs when its gradient is there",
-                why="chunk by chunk it would run on a part of the gradient, an optimizer inside it take many steps",
-                fix="remove the hook and call the optimizer after the step",
+                why="chunk by chunk it would run on parts of the gradient, and an optimizer inside it take many steps",
+                fix="remove the hook, and change the gradient or call the optimizer after the step",
             )
 
 
-def _average(parameters: Sequence[nn.Parameter], group: dist.ProcessGroup) -> None:
+def _average(parameters: Sequence[Tensor], group: dist.ProcessGroup) -> None:
     """Average the gradients over ranks, bucket by bucket; a rank without one counts as zero, as under torch's DDP."""
     device = parameters[0].device
     present = torch.tensor([parameter.grad is not None for parameter in parameters], dtype=torch.uint8, device=device)

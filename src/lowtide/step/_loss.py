@@ -45,6 +45,7 @@ _TAKEN = (
     nn.SoftMarginLoss,
 )
 """Losses that are a mean over elements, or over rows of classes."""
+_Classes = nn.CrossEntropyLoss | nn.NLLLoss | own_losses.LinearCrossEntropy
 
 
 class StepLoss:
@@ -55,14 +56,14 @@ class StepLoss:
         self._averages_features = _is_own(function)
         self._sums = False
         self._function: LossFunction = function
-        self._classes = function if isinstance(function, (*_CLASSES, own_losses.LinearCrossEntropy)) else None
+        self._classes: _Classes | None = function if isinstance(function, own_losses.LinearCrossEntropy) else None
         module = _as_module(function)
         if module is not None:
             self._averages_features = True
             self._sums = module.reduction == "sum"
-            self._function = _elementwise(module)
+            self._function = _Elementwise(module)
             self._classes = module if isinstance(module, _CLASSES) else None
-        elif isinstance(function, _Loss):
+        elif isinstance(function, _Loss) and type(function).__module__.startswith("torch."):
             raise LowtideError(what=f"{type(function).__name__} cannot be taken apart into steps", why=_RULE, fix=_FIX)
 
     def values(self, outputs: Any, targets: Any, shape: tuple[int, ...]) -> Tensor:  # noqa: ANN401 - any structure
@@ -91,7 +92,7 @@ class StepLoss:
         weight = getattr(module, "weight", None)
         if weight is None:
             return counted.double()
-        return torch.where(counted, weight.detach().double()[targets.clamp(min=0)], 0)
+        return torch.where(counted, weight.detach().double()[torch.where(counted, targets, 0)], 0)
 
     @property
     def counts_targets(self) -> bool:
@@ -111,22 +112,29 @@ def _is_own(function: LossFunction) -> bool:
 
 def _as_module(function: LossFunction) -> _Loss | None:
     """The torch module that a loss is, or stands for."""
-    if isinstance(function, _TAKEN):
-        return function if function.reduction in {"mean", "sum", "none"} else None
-    plain, options = (function.func, function.keywords) if isinstance(function, functools.partial) else (function, {})
-    return nn.CrossEntropyLoss(**options) if plain is own_losses.cross_entropy else None
+    stock = next((one for one in _TAKEN if isinstance(function, one)), None)
+    if isinstance(function, _Loss) and stock is not None:
+        # A subclass with a forward of its own is a function like any other.
+        plain = type(function).forward is stock.forward and function.reduction in {"mean", "sum", "none"}
+        return function if plain else None
+    inner, options = (function.func, function.keywords) if isinstance(function, functools.partial) else (function, {})
+    return nn.CrossEntropyLoss(**options) if inner is own_losses.cross_entropy else None
 
 
-def _elementwise(module: _Loss) -> LossFunction:
-    single = copy.copy(module)
-    single.reduction = "none"
-    if not isinstance(module, _CLASSES):
-        return single
+class _Elementwise:
+    """A torch loss module without its reduction, and with classes last."""
 
-    def rows_of_classes(outputs: Tensor, targets: Tensor) -> Tensor:
+    def __init__(self, module: _Loss) -> None:
+        self._module = copy.copy(module)
+        self._module.reduction = "none"
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        if not isinstance(self._module, _CLASSES):
+            values: Tensor = self._module(*own_losses.fitted(outputs, targets))
+            return values
+        own_losses.check_classes(outputs, targets)
         shape = outputs.shape[:-1]
-        flat = single(outputs.reshape(-1, outputs.shape[-1]), targets.reshape(-1, *targets.shape[len(shape) :]))
-        values: Tensor = flat.view(shape)
-        return values
-
-    return rows_of_classes
+        flat: Tensor = self._module(
+            outputs.reshape(-1, outputs.shape[-1]), targets.reshape(-1, *targets.shape[len(shape) :])
+        )
+        return flat.view(shape)

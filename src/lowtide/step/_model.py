@@ -7,10 +7,9 @@ is the state of the layers inside it, and they carry nothing.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,10 +21,12 @@ from lowtide.nn._context import BatchContext, running
 from lowtide.nn._layer import LeanLayer
 from lowtide.ops.autocast import AutocastState, under
 from lowtide.ops.spec import Keep
-from lowtide.step._sequence import Data, leaves, map_leaves
+from lowtide.step._own_state import OwnState
+from lowtide.step._sequence import Data
+from lowtide.step._signature import Call, Signature
 
-_STATE_NAMES = ("state", "states", "hx", "hidden", "hidden_state", "hidden_states", "h0", "initial_state")
-_PAIR = 2
+_FORWARD = "forward"
+"""The name of the forward's own state among saved ones."""
 
 
 @dataclass(frozen=True)
@@ -37,44 +38,60 @@ class Result:
     leaving: Mapping[Slot, State]
 
 
+@dataclass(frozen=True)
+class Manner:
+    """How a model treats states, as far as it was found out by running it."""
+
+    state_name: str | None
+    """The argument of the forward that takes its own state; None where the modules inside carry all there is."""
+    within_steps: frozenset[Slot] = frozenset()
+    """Calls that run inside of single time steps, as a layer over the letters of each word does."""
+
+
 class StreamedModel:
     """A module, and how its forward wants to be called."""
 
     def __init__(self, module: nn.Module) -> None:
         """Look at the forward's signature."""
         self.module = module
-        parameters = inspect.signature(module.forward).parameters
-        self._names = [name for name, one in parameters.items() if one.kind is not one.VAR_KEYWORD]
-        self._required = [
-            name
-            for name, one in parameters.items()
-            if one.default is one.empty and one.kind in {one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD}
-        ]
-        self._state_name = None
-        if not isinstance(module, LeanLayer):
-            self._state_name = next((name for name in self._names[1:] if name in _STATE_NAMES), None)
-        self._takes_lengths = "lengths" in self._names[1:] and not isinstance(module, LeanLayer)
-        self._own_slot = Slot(nn.Identity(), 0)
-        self._template: Data = None
-        """A state of the forward's own, for its structure."""
+        self.signature = Signature(module)
+        self.own_state = OwnState()
+        self.manner = Manner(self.signature.state)
 
     @property
     def passes_state(self) -> bool:
         """Whether the forward takes and returns a state."""
-        return self._state_name is not None
+        return self.manner.state_name is not None
+
+    def carry(
+        self,
+        arriving: Mapping[Slot, State],
+        *,
+        fresh: Tensor | None = None,
+        on_leave: Callable[[int], None] = lambda _: None,
+    ) -> Carry:
+        """What the next chunk begins with; the arguments are those of `Carry`."""
+        within = self.manner.within_steps
+        return Carry(arriving, fresh=fresh, within_steps=within, on_leave=on_leave)
 
     def name_of(self, slot: Slot) -> str:
         """How a slot is called in a saved state."""
-        if slot == self._own_slot:
-            return "forward"
+        if slot == self.own_state.slot:
+            return _FORWARD
         names = {module: name for name, module in self.module.named_modules()}
+        if slot.module not in names:
+            raise LowtideError(
+                what=f"a {type(slot.module).__name__} carries a state and is no part of {type(self.module).__name__}",
+                why="a state is saved by the name of its module",
+                fix="make it an attribute of the model, or keep it in a torch.nn.ModuleList or ModuleDict",
+            )
         return f"{names[slot.module]}:{slot.call}"
 
     def slot_of(self, name: str, state: Data) -> tuple[Slot, State]:
         """The slot of that name, and its state, as they are carried."""
-        if name == "forward":
-            self._template = state
-            return self._own_slot, tuple(leaves(state))
+        if name == _FORWARD:
+            self.own_state.remember(state)
+            return self.own_state.slot, self.own_state.parts(state)
         path, _, call = name.rpartition(":")
         modules = dict(self.module.named_modules())
         if path not in modules:
@@ -87,7 +104,7 @@ class StreamedModel:
 
     def saved(self, slot: Slot, state: State) -> Data:
         """A slot's state as it is saved: the forward's own in its own structure."""
-        return self._restored(state) if slot == self._own_slot else state
+        return self.own_state.restored(state) if slot == self.own_state.slot else state
 
     def run(
         self,
@@ -99,6 +116,7 @@ class StreamedModel:
         lengths: Tensor | None = None,
         keep: Keep | None = None,
         autocast: AutocastState | None = None,
+        check: bool = False,
     ) -> Result:
         """Run the forward on a chunk.
 
@@ -110,41 +128,42 @@ class StreamedModel:
             lengths: Valid steps of each sequence in the chunk; None where all are valid.
             keep: What lean layers keep for the backward pass.
             autocast: What autocast was set to where the step was called.
+            check: Whether to refuse inputs that do not fit the forward's signature.
         """
         if lengths is not None and bool((lengths == steps).all()):
             lengths = None
-        context = BatchContext(lengths=lengths, steps=steps, carry=carry, keep=keep, passes_state=self.passes_state)
-        positional, named = self._arguments(inputs)
-        if self._takes_lengths:
+        positional, named = self.signature.call(inputs)
+        if self.signature.takes_lengths and "lengths" not in named:
             named["lengths"] = torch.full((batch,), steps) if lengths is None else lengths
-        if self._state_name is not None and self._own_slot in carry.arriving:
-            named[self._state_name] = self._restored(carry.take(self._own_slot.module, (), 0))
+        self._add_state(named, carry, batch)
+        context = BatchContext(lengths=lengths, steps=steps, carry=carry, keep=keep, passes_state=self.passes_state)
+        if check:
+            self.signature.check(Call(positional, named))
         outputs: Any = None
         with running(context), under(autocast), suppress(Finished):
             outputs = self._without_state(self.module(*positional, **named), carry)
         return Result(outputs, carry.leaving)
 
-    def _arguments(self, inputs: Data) -> tuple[list[Any], dict[str, Any]]:
-        if isinstance(inputs, Mapping) and set(inputs) <= set(self._names) and len(self._required) > 0:
-            return [], dict(inputs)
-        if isinstance(inputs, (tuple, list)) and len(self._required) == len(inputs) > 1:
-            return list(inputs), {}
-        return [inputs], {}
+    def _add_state(self, named: dict[str, Any], carry: Carry, batch: int) -> None:
+        name = self.manner.state_name
+        if name is None:
+            return
+        if name in named:  # the data bring it
+            self.manner = replace(self.manner, state_name=None)
+        elif self.own_state.slot in carry.arriving:
+            named[name] = self.own_state.take(carry, batch)
+        elif self.signature.requires(name):
+            named[name] = None
 
     def _without_state(self, result: Any, carry: Carry) -> Any:  # noqa: ANN401 - whatever a model returns
-        is_pair = isinstance(result, tuple) and len(result) == _PAIR and result[1] is not None
-        if isinstance(self.module, LeanLayer) and is_pair:
-            return result[0]
-        if self._state_name is None:
+        has_state = self.own_state.found_in(result)
+        if isinstance(self.module, LeanLayer):
+            return result[0] if has_state else result
+        if not self.passes_state:
             return result
-        if not is_pair:  # it takes one and returns none: the layers inside carry theirs
-            self._state_name = None
+        if not has_state:  # it takes one and returns none: the layers inside carry theirs
+            self.manner = replace(self.manner, state_name=None)
             return result
         outputs, state = result
-        self._template = map_leaves(lambda _: None, state)
-        carry.leave(self._own_slot.module, tuple(leaves(state)))
+        self.own_state.leave(state, carry)
         return outputs
-
-    def _restored(self, state: State) -> Data:
-        parts: Iterator[Tensor] = iter(state)
-        return map_leaves(lambda _: next(parts), self._template)

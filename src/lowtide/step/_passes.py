@@ -16,14 +16,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lowtide.nn._carry import Carry, ClosedCarry, Finished, Slot, State
+from lowtide.nn._carry import ClosedCarry, Finished, Slot, State
 from lowtide.nn._context import BatchContext, running
 from lowtide.ops.autocast import AutocastState
 from lowtide.step._batch import Span, StreamBatch
 from lowtide.step._boundaries import Place
+from lowtide.step._gradients import towards
 from lowtide.step._model import StreamedModel
 from lowtide.step._objective import Objective
-from lowtide.step._randomness import Generators
+from lowtide.step._randomness import Generators, Sources
 from lowtide.step._starts import Start, Starts
 
 StateGradients = Mapping[Slot, tuple[Tensor | None, ...]]
@@ -75,6 +76,7 @@ class TwoPasses:
         spans: Sequence[Span],
         options: Options,
         *,
+        sources: Sources,
         fresh: Tensor | None = None,
     ) -> None:
         """Prepare.
@@ -85,6 +87,7 @@ class TwoPasses:
             objective: What each chunk adds to the loss.
             spans: The chunks.
             options: How.
+            sources: What the model draws from beside torch's default generators.
             fresh: (B,) lanes that begin anew, whatever arrives at the first chunk.
         """
         self._model = model
@@ -93,7 +96,7 @@ class TwoPasses:
         self._spans = spans
         self._options = options
         self._fresh = fresh
-        self._generators = Generators([batch.device])
+        self._generators = Generators([batch.device], sources)
         self._autocast = AutocastState.current(batch.device.type)
         self._states_end_early: bool | None = None
         """Whether what follows the last state in a forward draws no random numbers, so that a pass for states alone may
@@ -140,7 +143,7 @@ class TwoPasses:
         if number > 0:
             for state in leaves.values():
                 for part in state:
-                    part.requires_grad_(part.is_floating_point())
+                    part.requires_grad_(part.is_floating_point() or part.is_complex())
         with torch.enable_grad():
             outputs, leaving = self._run(number, leaves, needs_outputs=self._adds_to_loss(number))
             share = self._objective.share(outputs, self._spans[number]) if self._adds_to_loss(number) else None
@@ -161,11 +164,9 @@ class TwoPasses:
     ) -> tuple[object, Mapping[Slot, State]]:
         span = self._spans[number]
         watch = _LastState(self._generators, len(arriving), self._states_end_early, needs_outputs=needs_outputs)
-        first = number == 0
-        carry = Carry(
+        carry = self._model.carry(
             arriving,
-            sequences=self._batch.sequences if first else None,
-            fresh=self._fresh if first else None,
+            fresh=self._fresh if number == 0 else None,
             on_leave=watch,
         )
         result = self._model.run(
@@ -184,19 +185,15 @@ class TwoPasses:
     def _backward(self, chunk: Alive, gradient: StateGradients) -> StateGradients:
         """From the gradient of what a chunk left to that of what arrived there; weights' add up in their .grad."""
         roots: list[Tensor] = []
-        seeds: list[Tensor | None] = []
         if chunk.share is not None and chunk.share.requires_grad:
             roots.append(self._options.scaled(chunk.share))
-            seeds.append(None)
-        for slot, parts in gradient.items():
-            for left, part in zip(chunk.leaving[slot], parts, strict=True):
-                if part is not None and left.requires_grad:
-                    roots.append(left)
-                    seeds.append(part)
-        if roots:
-            device_type = self._batch.device.type
-            with running(BatchContext(carry=ClosedCarry())), torch.autocast(device_type, enabled=False):
-                torch.autograd.backward(roots, seeds)
+        with running(BatchContext(carry=ClosedCarry())), torch.autocast(self._batch.device.type, enabled=False):
+            for slot, parts in gradient.items():
+                for left, part in zip(chunk.leaving[slot], parts, strict=True):
+                    if part is not None and left.requires_grad:
+                        roots.append(towards(left, part))
+            if roots:
+                torch.autograd.backward(roots)
         return {slot: tuple(part.grad for part in state) for slot, state in chunk.arriving.items()}
 
 

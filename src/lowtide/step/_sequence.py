@@ -1,25 +1,38 @@
-"""Data along time, cut into chunks: tensors, arrays, mapped files, or tuples and dictionaries of them.
+"""Data along time, cut into chunks: tensors, arrays, mapped files, or structures of them.
 
 Only what a chunk covers is ever loaded. Time is axis 1 where batches come first, else axis 0.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from lowtide.errors import LowtideError
 
 Data = Any
-"""A tensor, anything with a shape that can be sliced along time, or tuples, lists and dictionaries of these."""
+"""A tensor, anything with a shape that can be sliced along time, or a structure of these."""
+
+CONTAINERS = "tuples, named tuples, lists, dictionaries and dataclasses"
+"""What a structure may be made of."""
 
 
 def map_leaves(act: Callable[[Any], Any], data: Data) -> Data:
     """The same structure with `act` applied to every leaf."""
+    if isinstance(data, PackedSequence):
+        return act(data)  # a named tuple too, but its parts mean nothing alone
+    if is_dataclass(data) and not isinstance(data, type):
+        twin = copy.copy(data)
+        for field in fields(data):
+            object.__setattr__(twin, field.name, map_leaves(act, getattr(data, field.name)))
+        return twin
     if isinstance(data, Mapping):
         return {name: map_leaves(act, part) for name, part in data.items()}
     if isinstance(data, tuple) and hasattr(data, "_fields"):
@@ -67,16 +80,19 @@ def _leaf_size(leaf: Any, *, batch_first: bool, name: str) -> tuple[int, int]:  
 
 def cut(data: Data, start: int, stop: int, *, batch_first: bool, device: torch.device) -> Data:
     """Load steps [start, stop) onto a device."""
-    return map_leaves(lambda leaf: _load(leaf[:, start:stop] if batch_first else leaf[start:stop], device), data)
+    return map_leaves(lambda leaf: load(leaf[:, start:stop] if batch_first else leaf[start:stop], device), data)
 
 
 def whole(data: Data, *, device: torch.device) -> Data:
     """Load everything onto a device."""
-    return map_leaves(lambda leaf: _load(leaf if isinstance(leaf, Tensor) else leaf[:], device), data)
+    return map_leaves(lambda leaf: load(leaf if isinstance(leaf, Tensor) else leaf[:], device), data)
 
 
-def _load(part: Any, device: torch.device) -> Tensor:  # noqa: ANN401 - any leaf
+def load(part: Any, device: torch.device) -> Tensor:  # noqa: ANN401 - any leaf
+    """A tensor on a device, of what was sliced out of a leaf."""
     if isinstance(part, Tensor):
-        return part.to(device, non_blocking=True)
-    # A copy: what is mapped may be read-only, and its pages shall not stay in use.
-    return torch.from_numpy(np.array(part)).to(device)
+        # What was made in inference mode can take no part in autograd.
+        return (part.clone() if part.is_inference() else part).to(device, non_blocking=True)
+    # A copy: what is mapped may be read-only or of another byte order, and its pages shall not stay in use.
+    array = np.asarray(part)
+    return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="))).to(device)

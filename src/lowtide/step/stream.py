@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -13,21 +17,26 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lowtide.errors import LowtideError
 from lowtide.nn._carry import Slot, State
-from lowtide.nn._lengths import Lengths, checked_lengths
-from lowtide.nn._options import check_steps
+from lowtide.nn._lengths import Lengths
 from lowtide.step._batch import StreamBatch
 from lowtide.step._boundaries import Place
-from lowtide.step._check import SAMPLE_BATCH, SAMPLE_STEPS, Sample, check_streamable
+from lowtide.step._check import Verdict
 from lowtide.step._gradients import gradients_of_step
+from lowtide.step._lanes import Lanes, joined_lanes, read_lanes
 from lowtide.step._loss import LossFunction, StepLoss
 from lowtide.step._model import StreamedModel
 from lowtide.step._objective import make_objective
 from lowtide.step._passes import Options, TwoPasses
-from lowtide.step._randomness import Generators
-from lowtide.step._sequence import Data, cut, leaves, map_leaves, size_of
+from lowtide.step._reading import check_fit, read_batch
+from lowtide.step._sequence import Data
+from lowtide.step._settings import Settings
+from lowtide.step._verdicts import Verdicts
 
 Progress = Callable[[int, int], None]
 """Called after each chunk with the chunks done and those to do, both passes counted."""
+Weight = Tensor | npt.NDArray[np.generic] | Sequence[float]
+_FRESH = "begins anew"
+"""The name of the lanes that are to begin anew, among saved states; those of modules have a colon."""
 
 
 class StreamStep:
@@ -43,13 +52,16 @@ class StreamStep:
 
     The model runs chunk by chunk, twice: once for the states that its layers carry from chunk to chunk, once for the
     gradients, from the last chunk to the first. Its layers must be lean recurrent layers, `Pool`, `CausalConv1d`,
-    modules with `carry_in` and `carry_out` of their own, or act on each time step alone. At first use the step tries
-    the model on a few steps of the data, whole and in chunks, and refuses one that chunks would mislead. Models with
-    one output a sequence end in `Pool`, and the loss is that of the last chunk's outputs.
+    modules with `carry_in` and `carry_out` of their own, or act on each time step alone; or its forward takes a state
+    as one argument and returns (outputs, state). At first use, and whenever its training flags, the kind of data or
+    autocast change, the step tries the model on 96 rows of the data, whole and in chunks, and refuses one that chunks
+    would mislead: what reaches further than that is not seen. Models with one output a sequence end in `Pool`, and the
+    loss is that of the last chunk's outputs.
 
     The loss is the mean over valid steps, or over sequences, of what `loss_fn` gives; times `weight` where given. Under
-    DistributedDataParallel it is the mean over all ranks, and gradients are exchanged once a step. Torch's random
-    generators are put back for the second pass, so dropout drops the same there; other generators are not.
+    DistributedDataParallel it is the mean over all ranks, and gradients are exchanged once a step. What the model draws
+    is drawn again in the second pass: torch's generators are put back, and Python's and NumPy's global ones where the
+    model uses them. What is compiled by torch.compile runs uncompiled here.
     """
 
     def __init__(
@@ -70,7 +82,7 @@ class StreamStep:
         """Prepare steps; nothing runs yet.
 
         Args:
-            model: What is trained. A compiled model runs uncompiled here.
+            model: What is trained. Its outputs are tensors, or tuples, lists, dictionaries or dataclasses of them.
             loss_fn: From outputs and targets to a loss per step, in the layout of the data, or per sequence, (B,).
             chunk_steps: Time steps that run at once.
             keep_chunks: Chunks at the end of the sequence whose graphs are kept rather than computed again: faster,
@@ -86,39 +98,30 @@ class StreamStep:
             grad_scaler: Scales losses before they are differentiated; the loss returned is not scaled.
             progress: Called after each chunk.
         """
-        check_steps(chunk_steps, 0)
-        _check_count("chunk_steps", chunk_steps, least=1)
-        _check_count("keep_chunks", keep_chunks, least=0)
-        if window_steps is not None:
-            _check_count("window_steps", window_steps, least=1)
-        if boundaries not in {"memory", "disk", "auto"}:
-            raise LowtideError(
-                what=f"boundaries={boundaries!r} is no place for boundary states",
-                why="the states between chunks lie in memory or on disk until the second pass",
-                fix='give "memory", "disk" or "auto"',
-            )
-        plain = getattr(model, "_orig_mod", model)
-        self._group = plain.process_group if isinstance(plain, DistributedDataParallel) else None
-        module = plain.module if isinstance(plain, DistributedDataParallel) else plain
+        self._settings = Settings(
+            chunk_steps=chunk_steps,
+            keep_chunks=keep_chunks,
+            window_steps=window_steps,
+            place=boundaries,
+            folder=None if scratch is None else Path(scratch),
+        )
+        module, self._group = _unwrapped(model)
+        self._modules = [module] + ([loss_fn] if isinstance(loss_fn, nn.Module) else [])
         self._model = StreamedModel(module)
-        self._loss_module = loss_fn if isinstance(loss_fn, nn.Module) else None
         self._loss = StepLoss(loss_fn)
-        self._chunk_steps = chunk_steps
-        self._keep_chunks = keep_chunks
-        self._window_steps = window_steps
-        self._place: Place = boundaries
-        self._folder = None if scratch is None else Path(scratch)
         self._batch_first = _layout_of(module) if batch_first is None else batch_first
+        self._verdicts = Verdicts(self._model, self._loss, self._modules, stateful=stateful)
         self._stateful = stateful
         self._grad_scaler = grad_scaler
         self._progress = progress
-        self._per_step: bool | None = None
-        """Whether the model gives one output a step; None before it was tried."""
         self._carried: dict[Slot, State] = {}
+        self._sequences: int | None = None
+        """Of the states carried; None where that is not known."""
         self._fresh: Tensor | None = None
+        """Lanes that begin anew at the next call."""
 
     def __call__(
-        self, inputs: Data, targets: Data, *, lengths: Lengths | None = None, weight: Tensor | None = None
+        self, inputs: Data, targets: Data, *, lengths: Lengths | None = None, weight: Weight | None = None
     ) -> Tensor:
         """Add this batch's gradients to every parameter's .grad, and return its loss.
 
@@ -133,16 +136,25 @@ class StreamStep:
             LowtideError: Something is not as it must be. Every .grad is then as before the call, as it is after any
                 other exception and Ctrl-C.
         """
-        batch = self._read(inputs, targets, lengths, weight)
-        if self._per_step is None:
-            self._per_step = check_streamable(self._model, _sample(batch), Generators([batch.device]))
-        _check_targets(batch, per_step=self._per_step)
-        modules = [self._model.module] + ([] if self._loss_module is None else [self._loss_module])
-        parameters = dict.fromkeys(parameter for module in modules for parameter in module.parameters())
-        with gradients_of_step(parameters, self._group):
-            loss, leaving = self._run(batch)
+        device = next((parameter.device for parameter in self._model.module.parameters()), torch.device("cpu"))
+        batch = read_batch(
+            inputs,
+            targets,
+            lengths,
+            weight,
+            batch_first=self._batch_first,
+            device=device,
+            may_be_empty=self._group is not None,
+        )
+        with _plain_autograd():
+            verdict = self._verdicts.on(batch)
+            check_fit(batch, per_step=verdict.per_step)
+            known = [parameter for module in self._modules for parameter in module.parameters()]
+            with gradients_of_step(dict.fromkeys([*known, *verdict.outside]), self._group):
+                loss, leaving = self._run(batch, verdict)
         if self._stateful:
             self._carried = {slot: tuple(part.detach().clone() for part in state) for slot, state in leaving.items()}
+            self._sequences = batch.sequences
             self._fresh = None
         return loss
 
@@ -150,90 +162,68 @@ class StreamStep:
     def state(self) -> Mapping[str, Data] | None:
         """The states that the next call of a stateful step goes on from, by module; None where it begins anew.
 
-        It can be saved with torch.save and set again, on a model built the same way.
+        It can be saved with torch.save and set again, on a model built the same way. Lanes that were told to begin anew
+        are part of it.
         """
         if not self._carried:
             return None
-        return {self._model.name_of(slot): self._model.saved(slot, state) for slot, state in self._carried.items()}
+        states = {self._model.name_of(slot): self._model.saved(slot, state) for slot, state in self._carried.items()}
+        return states if self._fresh is None else states | {_FRESH: self._fresh}
 
     @state.setter
     def state(self, state: Mapping[str, Data] | None) -> None:
-        self._carried = dict(self._model.slot_of(name, parts) for name, parts in (state or {}).items())
-        self._fresh = None
+        given = dict(state or {})
+        fresh = given.pop(_FRESH, None)
+        self._carried = dict(self._model.slot_of(name, parts) for name, parts in given.items())
+        self._sequences = None if fresh is None else len(fresh)
+        self._fresh = fresh
 
-    def reset(self, lanes: Tensor | None = None) -> None:
+    def reset(self, lanes: Lanes | None = None) -> None:
         """Have lanes of a stateful step begin a new sequence at the next call.
 
         Args:
-            lanes: (B,) true for those that begin anew; None for all.
+            lanes: (B,) true for those that begin anew: a tensor, an array or a list; None for all.
+
+        Raises:
+            LowtideError: It is not one truth value for each sequence.
         """
         if lanes is None:
             self.state = None
-        elif self._carried:
-            self._fresh = lanes.bool() if self._fresh is None else self._fresh | lanes.bool()
+            return
+        fresh = read_lanes(lanes, self._sequences)
+        if self._carried:
+            self._fresh = fresh if self._fresh is None else joined_lanes(fresh, self._fresh)
 
-    def _read(self, inputs: Data, targets: Data, lengths: Lengths | None, weight: Tensor | None) -> StreamBatch:
-        steps, sequences = size_of(inputs, batch_first=self._batch_first, name="inputs")
-        if steps == 0 or sequences == 0:
-            raise LowtideError(
-                what=f"the inputs hold {steps} steps of {sequences} sequences",
-                why="there is nothing to learn from",
-                fix="leave empty batches out",
-            )
-        if any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in leaves(inputs)):
-            raise LowtideError(
-                what="the inputs require gradients",
-                why="a stream computes the parameters' gradients alone: those of the inputs would be as long as they",
-                fix="give inputs.detach(), and make what computed them part of the model",
-            )
-        device = next((parameter.device for parameter in self._model.module.parameters()), torch.device("cpu"))
-        checked = None if lengths is None else checked_lengths(lengths, sequences=sequences, steps=steps)
-        batch = StreamBatch(
-            inputs=inputs,
-            targets=targets,
-            steps=steps if checked is None else int(checked.max()),
-            sequences=sequences,
-            lengths=checked,
-            weight=None if weight is None else weight.to(device),
-            batch_first=self._batch_first,
-            device=device,
-        )
-        whole = replace(batch, steps=steps)
-        if weight is not None and weight.shape not in {(sequences,), whole.shape_of(whole.span)}:
-            raise LowtideError(
-                what=f"weight has shape {tuple(weight.shape)}",
-                why=f"the batch has {sequences} sequences, and {whole.shape_of(whole.span)} is one value a step",
-                fix="give one weight for each sequence, or one for each step",
-            )
-        if batch.steps == 0:
-            raise LowtideError(
-                what="all sequences of the batch have length 0",
-                why="the loss is a mean over valid steps",
-                fix="leave such a batch out",
-            )
-        return batch
-
-    def _run(self, batch: StreamBatch) -> tuple[Tensor, Mapping[Slot, State]]:
-        assert self._per_step is not None
-        windows = batch.span.cut(self._window_steps or batch.steps)
-        spans = [window.cut(self._chunk_steps) for window in windows]
+    def _run(self, batch: StreamBatch, verdict: Verdict) -> tuple[Tensor, Mapping[Slot, State]]:
+        settings = self._settings
+        windows = batch.span.cut(settings.window_steps or batch.steps)
+        spans = [window.cut(settings.chunk_steps) for window in windows]
         objective = make_objective(
-            self._loss, batch, [one for part in spans for one in part], per_step=self._per_step, group=self._group
+            self._loss, batch, [one for part in spans for one in part], per_step=verdict.per_step, group=self._group
         )
         options = Options(
-            keep_chunks=self._keep_chunks,
-            place=self._place,
-            folder=self._folder,
+            keep_chunks=settings.keep_chunks,
+            place=settings.place,
+            folder=settings.folder,
             scaled=self._scaled,
-            report=self._reporter(sum(2 * len(part) - max(1, min(self._keep_chunks, len(part))) for part in spans)),
+            report=self._reporter(sum(2 * len(part) - max(1, min(settings.keep_chunks, len(part))) for part in spans)),
         )
         leaving: Mapping[Slot, State] = self._begin(batch)
+        fresh = self._fresh_lanes(batch)
         loss = torch.zeros((), dtype=torch.float64)
-        fresh = self._fresh
         for part in spans:
-            outcome = TwoPasses(self._model, batch, objective, part, options, fresh=fresh)(leaving)
+            passes = TwoPasses(self._model, batch, objective, part, options, sources=verdict.sources, fresh=fresh)
+            outcome = passes(leaving)
             loss, leaving, fresh = loss + outcome.loss, outcome.leaving, None
-        return self._over_ranks(loss, batch.device), leaving
+        return self._over_ranks(loss.to(batch.device, verdict.loss_type)), leaving
+
+    def _fresh_lanes(self, batch: StreamBatch) -> Tensor | None:
+        if self._fresh is None:
+            return None
+        read_lanes(self._fresh, batch.sequences)
+        if self._model.passes_state:
+            self._model.own_state.check_lanes()
+        return self._fresh
 
     def _begin(self, batch: StreamBatch) -> dict[Slot, State]:
         if not self._stateful:
@@ -249,21 +239,32 @@ class StreamStep:
         progress, done = self._progress, iter(range(1, total + 1))
         return lambda: progress(next(done), total)
 
-    def _over_ranks(self, loss: Tensor, device: torch.device) -> Tensor:
-        loss = loss.to(device, torch.get_default_dtype())
+    def _over_ranks(self, loss: Tensor) -> Tensor:
         if self._group is not None:
             dist.all_reduce(loss, group=self._group)
             loss /= dist.get_world_size(self._group)
         return loss
 
 
-def _check_count(name: str, value: int, *, least: int) -> None:
-    if type(value) is not int or value < least:
-        raise LowtideError(
-            what=f"{name}={value!r}",
-            why="it counts time steps or chunks",
-            fix=f"give a whole number of at least {least}",
-        )
+def _unwrapped(model: nn.Module) -> tuple[nn.Module, dist.ProcessGroup | None]:
+    """The module inside of torch's wrappers, and the ranks that share its gradients; None for a model of its own."""
+    group = None
+    while True:
+        if isinstance(model, DistributedDataParallel):
+            group, model = model.process_group, model.module
+        elif hasattr(model, "_orig_mod"):  # compiled
+            model = cast("nn.Module", model._orig_mod)  # noqa: SLF001 - torch.compile's only way back
+        else:
+            return model, group
+
+
+@contextmanager
+def _plain_autograd() -> Iterator[None]:
+    """Gradients on, inference mode off, and compiled parts uncompiled: their graphs know nothing of carried states."""
+    compiled = "torch._dynamo" in sys.modules  # importing it takes seconds
+    uncompiled = torch.compiler.set_stance("force_eager") if compiled else nullcontext()
+    with torch.inference_mode(mode=False), torch.enable_grad(), uncompiled:
+        yield
 
 
 def _layout_of(model: nn.Module) -> bool:
@@ -277,37 +278,3 @@ def _layout_of(model: nn.Module) -> bool:
             fix="pass batch_first=True or batch_first=False",
         )
     return bool(found.pop())
-
-
-def _sample(batch: StreamBatch) -> Sample:
-    """A few steps of a few sequences, repeated where there are fewer."""
-    time_axis = 1 if batch.batch_first else 0
-    steps, sequences = min(SAMPLE_STEPS, batch.steps), min(SAMPLE_BATCH, batch.sequences)
-    times = torch.arange(SAMPLE_STEPS) % steps
-    head = cut(batch.inputs, 0, steps, batch_first=batch.batch_first, device=batch.device)
-
-    def pick(leaf: Tensor) -> Tensor:
-        few = leaf.narrow(1 - time_axis, 0, sequences)
-        return few.index_select(time_axis, times.to(few.device)).detach()
-
-    lengths = None if batch.lengths is None else torch.tensor([SAMPLE_STEPS, SAMPLE_STEPS // 2 + 1][:sequences])
-    return Sample(map_leaves(pick, head), sequences, lengths, time_axis)
-
-
-def _check_targets(batch: StreamBatch, *, per_step: bool) -> None:
-    if per_step:
-        size = size_of(batch.targets, batch_first=batch.batch_first, name="targets")
-        if size[0] < batch.steps or size[1] != batch.sequences:
-            raise LowtideError(
-                what=f"the targets hold (steps, sequences) {size}, the inputs {batch.steps, batch.sequences}",
-                why="the model gives one output a step, and the loss compares each with its target",
-                fix="give one target for each step of the inputs, or end the model in lowtide.nn.Pool",
-            )
-        return
-    wrong = [tuple(leaf.shape) for leaf in leaves(batch.targets) if tuple(leaf.shape[:1]) != (batch.sequences,)]
-    if wrong:
-        raise LowtideError(
-            what=f"the targets hold a part of shape {wrong[0]}, and the batch has {batch.sequences} sequences",
-            why="the model gives one output a sequence, and the loss compares each with its target",
-            fix="give one target for each sequence",
-        )
