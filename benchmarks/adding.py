@@ -2,8 +2,8 @@
 
 Each step has a number between 0 and 1 and a mark. Two steps of a sequence are marked, at least half the sequence apart,
 and the target is the sum of their numbers. Always saying 1 is off by 1/6 in the mean square. To do better, what is seen
-at the marks must be remembered until the end, and the gradient has to come all the way back to them. The last fifth of a
-sequence has no mark: a gradient that ends within it would otherwise learn from second marks what to do at first ones.
+at the marks must be remembered until the end, and the gradient has to come all the way back to them. The last fifth of
+a sequence has no mark: a gradient that ends there would otherwise learn from second marks what to do at first ones.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def on_gpu_gradients(results: list[Tensor], leaves: list[Tensor]) -> list[Tensor
     return list(torch.autograd.grad(results, leaves, incoming))
 
 
-@pytest.mark.parametrize("keep", ["outputs", "boundaries"])
+@pytest.mark.parametrize("keep", KEEPS)
 def test_dropout_draws_from_the_gpu_generator_and_is_the_same_in_the_recomputation(keep: Keep) -> None:
     spec = StackSpec("lstm", 4, 6, num_layers=3, dropout=0.4, chunk_steps=3, keep=keep)
     case = Case(spec, "dense", (9, 9), with_state=False, seed=1)

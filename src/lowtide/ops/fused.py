@@ -6,11 +6,13 @@ The vendor path makes this call for everything at once (`keep="gates"`) or for o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from lowtide.ops.dropout import apply_mask, draw_masks
 from lowtide.ops.spec import StackSpec
 
 State = tuple[Tensor, ...]
@@ -27,8 +29,11 @@ def run_fused(
 ) -> tuple[Tensor, State]:
     """Run torch's fused stack over time-major (T, B, I) inputs, or over packed (rows, I) with `batch_sizes`.
 
-    Dropout between the layers is torch's own here, drawn by the call.
+    Dropout between the layers is drawn from torch's generator: on a CPU by the call itself.
     """
+    # cuDNN would drop by a state of its own, which nobody can put back when the same is to be computed again.
+    if inputs.is_cuda and spec.dropout > 0 and spec.num_layers > 1:
+        return run_fused_by_layer(spec, inputs, state, weights, batch_sizes=batch_sizes)
     # torch has no stubs for these: the functional form of torch.nn.LSTM and its sisters.
     fused = cast("Any", getattr(torch._VF, spec.cell))  # noqa: SLF001 # type: ignore[attr-defined]
     state = tuple(part.contiguous() for part in state)  # cuDNN refuses the states of a stack's first few sequences else
@@ -42,6 +47,28 @@ def run_fused(
     else:
         outputs, *final = fused(inputs, batch_sizes, hx, *options)
     return outputs, tuple(final)
+
+
+def run_fused_by_layer(
+    spec: StackSpec,
+    inputs: Tensor,
+    state: State,
+    weights: Sequence[Tensor],
+    *,
+    batch_sizes: Tensor | None = None,
+) -> tuple[Tensor, State]:
+    """What `run_fused` computes, with a call for each layer and dropout by masks drawn here."""
+    masks = draw_masks(spec, inputs.shape[:-1].numel(), inputs.device)
+    states = zip(*(part.tensor_split(spec.num_layers) for part in state), strict=True)
+    count = spec.directions * spec.weights_per_layer
+    rows, finals = inputs, []
+    for layer, own in enumerate(states):
+        if layer > 0 and masks:
+            rows = apply_mask(masks[layer - 1], 0, rows, spec.dropout)
+        one = replace(spec, num_layers=1, input_size=rows.shape[-1], dropout=0.0)
+        rows, final = run_fused(one, rows, own, weights[layer * count : (layer + 1) * count], batch_sizes=batch_sizes)
+        finals.append(final)
+    return rows, tuple(torch.cat(parts) for parts in zip(*finals, strict=True))
 
 
 def initial_state(spec: StackSpec, inputs: Tensor, sequences: int, h0: Tensor | None, c0: Tensor | None) -> State:
