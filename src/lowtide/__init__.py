@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from lowtide.errors import LowtideError, MissingExtraError, UnsupportedError
 
 if TYPE_CHECKING:
-    from lowtide import memory, nn, ops
+    from lowtide import data, memory, nn, ops
+    from lowtide.data.ingest import ingest
+    from lowtide.data.store import Store
     from lowtide.nn.lean import lean, stock
     from lowtide.step.stream import StreamStep
 
@@ -20,8 +22,11 @@ __version__ = "0.1.0"
 __all__ = [
     "LowtideError",
     "MissingExtraError",
+    "Store",
     "StreamStep",
     "UnsupportedError",
+    "data",
+    "ingest",
     "lean",
     "memory",
     "nn",
@@ -29,10 +34,16 @@ __all__ = [
     "stock",
 ]
 
-_SUBPACKAGES = {"memory", "nn", "ops"}
-_MEMBERS = {"StreamStep": "lowtide.step", "lean": "lowtide.nn", "stock": "lowtide.nn"}
-"""Names that are not parts, and the part that each comes from."""
-_EXTRAS = {"torch": "torch", "numpy": "torch"}
+_SUBPACKAGES = {"data", "memory", "nn", "ops"}
+_MEMBERS = {
+    "Store": "lowtide.data",
+    "StreamStep": "lowtide.step",
+    "ingest": "lowtide.data.ingest",
+    "lean": "lowtide.nn",
+    "stock": "lowtide.nn",
+}
+"""Names that are not parts, and the module that each comes from."""
+_EXTRAS = {"torch": "torch"}
 """A module that may be missing, and the extra that brings it."""
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
 
 
 def run(
-    by_layer: bool,  # noqa: FBT001 - bound beforehand
+    by_layer: bool,
     spec: StackSpec,
     inputs: Tensor,
     h0: Tensor | None,

@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 
 from lowtide.errors import LowtideError
+from lowtide.memory.mounts import read_mounts
 
 _IN_RAM = {"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"}
-_MOUNTS = Path("/proc/self/mountinfo")
 _SPARE = 64 << 20
 """Bytes of free disk that scratch files leave to others."""
 
@@ -74,11 +74,7 @@ def file_system(folder: Path) -> str:
         return ""
     device = folder.stat().st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
-    for line in _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-        mounted, _, described = line.partition(" - ")
-        if mounted.split()[2] == wanted:
-            return described.split()[0]
-    return ""
+    return next((mount.kind for mount in read_mounts() if mount.device == wanted), "")
 
 
 def _claim(descriptor: int, size: int) -> None:
