@@ -6,8 +6,8 @@ cd "$(dirname "$0")/.."
 
 python=${PYTHON:-python3}
 compiler=${CXX:-c++}
-need_mb=3000       # environment with the CPU build of torch, package caches and build folders
-cuda_need_mb=12000 # the same with the CUDA build, whose NVIDIA libraries are several GB
+need_mb=5000       # environment with the CPU build of torch and TensorFlow, package caches and build folders
+cuda_need_mb=14000 # the same with the CUDA build, whose NVIDIA libraries are several GB
 missing=()
 packages=()
 
