@@ -47,6 +47,7 @@ pytest: build $(CHECKING)
 bench: build $(CHECKING)
 	$(BIN)/python -m benchmarks.layers
 	$(BIN)/python -m benchmarks.stream
+	$(BIN)/python -m benchmarks.data
 
 lint: build $(CHECKING)
 	$(BIN)/ruff check

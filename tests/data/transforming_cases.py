@@ -76,4 +76,6 @@ def read(view: View, field: str) -> tuple[Array, NDArray[np.int64]]:
 def assert_close(found: Any, wanted: Any, tolerance: float = 1e-5) -> None:  # noqa: ANN401 - arrays, or what makes them
     """See that numbers agree to float32's rounding, by their own size and that of their column."""
     wanted = np.asarray(wanted)
-    np.testing.assert_allclose(np.asarray(found), wanted, rtol=tolerance, atol=tolerance * np.abs(wanted).max(initial=0))
+    np.testing.assert_allclose(
+        np.asarray(found), wanted, rtol=tolerance, atol=tolerance * np.abs(wanted).max(initial=0)
+    )

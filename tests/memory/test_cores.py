@@ -26,6 +26,11 @@ def test_without_a_quota_all_cores_of_the_affinity_count(machine: MadeUpMachine)
     assert "affinity" in str(found)
 
 
+def test_a_kernel_without_control_groups_has_no_quota(machine: MadeUpMachine) -> None:
+    (machine.proc / "self" / "cgroup").unlink()
+    assert cores(proc=machine.proc).count == 8
+
+
 @pytest.mark.parametrize(
     ("quota", "count"), [("200000 100000", 2), ("150000 100000", 2), ("5000 100000", 1), ("max 100000", 8)]
 )

@@ -7,14 +7,17 @@ import subprocess
 import sys
 import threading
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import psutil  # noqa: F401 - must be loaded while the system has its true name
 import pytest
 
 from lowtide.errors import LowtideError
-from lowtide.memory import growth, high_water, watch
+from lowtide.memory import children as children_module
+from lowtide.memory import growth, high_water, read_status, watch
 from lowtide.memory.children import Children
+from lowtide.memory.descendants import program
 from lowtide.memory.high_water import MARK
 from tests.memory.pages import MIB, SLACK, Holder, touch
 
@@ -206,6 +209,21 @@ def test_what_a_child_held_before_the_block_does_not_count() -> None:
 
 
 @linux
+def test_a_child_that_measures_itself_does_not_lose_what_it_held_before() -> None:
+    children = Children()
+    child = Holder()
+    children.look()
+    child.hold(64)
+    children.look()
+    child.measure_itself()
+    children.look()
+    child.hold(8)
+    children.look()
+    child.end()
+    assert 64 * MIB <= children.at_most <= 64 * MIB + INTERPRETER
+
+
+@linux
 def test_children_one_after_the_other_are_not_added_up_and_those_together_are() -> None:
     children = Children()
     for _ in range(3):
@@ -224,6 +242,26 @@ def test_children_one_after_the_other_are_not_added_up_and_those_together_are() 
     assert 64 * MIB <= children.at_most <= 64 * MIB + 2 * INTERPRETER
     for child in together:
         child.end()
+
+
+@linux
+def test_between_vfork_and_exec_the_parents_memory_is_not_taken_for_the_childs(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = read_status()
+    small = replace(own, anonymous=8 * MIB, file=0, shared=0, swapped=0, kernel=0, high_water=8 * MIB)
+    looks = [{}, {}, {7: replace(own, anonymous=512 * MIB, high_water=600 * MIB)}, {7: small}]
+    programs, shared = {7: program()}, {program(): 100 * MIB}
+    monkeypatch.setattr(children_module, "_living", lambda: looks.pop(0))
+    monkeypatch.setattr(
+        children_module, "shared_with_others", lambda process, _status: shared.get(programs[process], 0)
+    )
+    monkeypatch.setattr(children_module, "program", lambda process="self": programs.get(process, program()))
+    children = Children()
+    children.look()
+    assert children.at_most == children.now == 0
+    programs[7] = ("another", "program")
+    children.look()
+    assert children.at_most == 8 * MIB
+    assert children.now == 8 * MIB
 
 
 FORKS = """

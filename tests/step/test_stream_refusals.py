@@ -15,7 +15,7 @@ from lowtide.nn.losses import mse
 from tests.step.models import gradients, relative_error
 
 WIDTH = 4
-INPUTS, TARGETS = torch.randn(30, 3, WIDTH), torch.randn(30, 3, WIDTH)
+INPUTS, TARGETS = torch.randn(2, 30, 3, WIDTH, generator=torch.Generator().manual_seed(0))
 
 
 class Around(nn.Module):
@@ -283,7 +283,7 @@ def test_data_that_do_not_fit_are_refused_and_no_gradient_is_touched(arguments: 
     model = layer()
     step = lowtide.StreamStep(model, mse, chunk_steps=10)
     with pytest.raises(lowtide.LowtideError, match=said):
-        step(**({"inputs": INPUTS, "targets": TARGETS} | arguments))  # type: ignore[arg-type]
+        step(**({"inputs": INPUTS, "targets": TARGETS} | arguments))
     assert all(parameter.grad is None for parameter in model.parameters())
 
 

@@ -1,9 +1,9 @@
 """What the children of this process held during one block: each by its own high-water mark, as far as that was seen.
 
-A child's mark runs from its start and is never set back here, since the child may be measuring itself. From one look to
-the next it tells exactly how far the child rose, even if memory was given back in between; where it did not rise, what
-the child holds at the look is taken. A child that ends takes its mark along: what it did after the last look is lost,
-and so is a child that lived between two looks.
+A child's mark runs from its start and is never set back here, since the child may be measuring itself. Where it moved
+from one look to the next, it tells exactly how far the child rose, even if memory was given back in between; where it
+did not, what the child holds at the look is taken. A child that ends takes its mark along: what it did after the last
+look is lost, and so is a child that lived between two looks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from lowtide.memory.descendants import descendants, has_children, runs_own_program, shared_with_others
+from lowtide.memory.descendants import descendants, has_children, program, shared_with_others
 from lowtide.memory.pace import Pace
 from lowtide.memory.status import MemoryStatus, read_status_of
 
@@ -23,6 +23,7 @@ class _Child:
     status: MemoryStatus
     shared: int
     """What others of the tree count already."""
+    program: tuple[str, str] | None
     counts: bool
     """False until it is certain that this is memory of its own: between vfork and exec a child shows its parent's."""
     peak: int
@@ -34,8 +35,8 @@ class _Child:
 
     def follow(self, status: MemoryStatus) -> None:
         """Take a newer reading in."""
-        risen = status.high_water > self.status.high_water
-        unseen = status.high_water - min(status.file, self.status.file) + status.swapped if risen else 0
+        moved = status.high_water != self.status.high_water
+        unseen = status.high_water - min(status.file, self.status.file) + status.swapped if moved else 0
         self.status, self.counts = status, True
         self.peak = max(self.peak, self.now, unseen + status.kernel - self.shared)
 
@@ -77,7 +78,7 @@ class Children:
         anew = thoroughly or self._pace.due()
         for process, status in alive.items():
             known = self._known.get(process)
-            if known is None or status.high_water < known.status.high_water:  # the mark falls when a program starts
+            if known is None or _started_anew(process, status, known):
                 self._meet(process, status, highest=status.high_water - status.file)
                 continue
             if anew:
@@ -90,9 +91,15 @@ class Children:
         self.least = min(self.least, self.now)
 
     def _meet(self, process: int, status: MemoryStatus, *, highest: int) -> None:
-        shared, counts = shared_with_others(process, status), runs_own_program(process)
+        shared, started = shared_with_others(process, status), program(process)
+        counts = started != program()
         peak = max(0, highest + status.kernel - shared) if counts else 0
-        self._known[process] = _Child(status, shared, counts, peak)
+        self._known[process] = _Child(status, shared, started, counts, peak)
+
+
+def _started_anew(process: int, status: MemoryStatus, known: _Child) -> bool:
+    """Whether a process runs another program than at the last look. The mark falls then, or when it was set back."""
+    return status.high_water < known.status.high_water and program(process) != known.program
 
 
 def _living() -> dict[int, MemoryStatus]:

@@ -40,9 +40,17 @@ def descendants(*, proc: Path = PROC) -> list[int]:
     return found
 
 
-def runs_own_program(process: int, *, proc: Path = PROC) -> bool:
-    """Whether a process started a program since it was forked: code and stack lie elsewhere then."""
-    return _layout(proc / str(process)) != _layout(proc / "self")
+def program(process: int | str = "self", *, proc: Path = PROC) -> tuple[str, str] | None:
+    """Which start of a program a process goes back to; None where it ended.
+
+    Told by where its code and stack begin: the same after a fork, drawn anew when a process starts another program.
+    """
+    try:
+        text = (proc / str(process) / "stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text.rpartition(")")[2].split()
+    return fields[_START_OF_CODE - _STATE], fields[_START_OF_STACK - _STATE]
 
 
 def shared_with_others(process: int, status: MemoryStatus, *, proc: Path = PROC) -> int:
@@ -60,7 +68,8 @@ def shared_with_others(process: int, status: MemoryStatus, *, proc: Path = PROC)
     if not sizes:
         return 0  # ended meanwhile
     proportion = sizes["Pss_Anon"] + sizes["Pss_Shmem"]
-    own = proportion if runs_own_program(process, proc=proc) else sizes["Private_Dirty"]
+    forked = program(process, proc=proc) == program(proc=proc)
+    own = sizes["Private_Dirty"] if forked else proportion
     return max(0, status.anonymous + status.shared - own)
 
 
@@ -86,12 +95,3 @@ def _children(folder: Path) -> list[int]:
         with suppress(FileNotFoundError, ProcessLookupError):
             found += map(int, (thread / "children").read_text(encoding="ascii").split())
     return found
-
-
-def _layout(folder: Path) -> tuple[str, str] | None:
-    """Where code and stack of a process begin: the same after a fork, drawn anew when it starts another program."""
-    try:
-        fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return fields[_START_OF_CODE - _STATE], fields[_START_OF_STACK - _STATE]

@@ -50,9 +50,12 @@ class Group:
 
 def read_groups(controller: str, *, proc: Path = PROC) -> list[Group]:
     """This process's groups for a controller and every ancestor in sight, from the innermost, version 1 first."""
+    joined = proc / "self" / "cgroup"
+    if not joined.exists():
+        return []  # macOS, Windows, a kernel without control groups
     mounts = read_mounts(proc=proc)
     found: list[Group] = []
-    for line in (proc / "self" / "cgroup").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+    for line in joined.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         number, controllers, path = line.split(":", 2)
         if controller in controllers.split(","):
             fitting = [one for one in mounts if one.kind == "cgroup" and controller in one.options]

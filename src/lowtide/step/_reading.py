@@ -64,13 +64,7 @@ def read_batch(
         batch_first=batch_first,
         device=device,
     )
-    whole = replace(batch, steps=steps)
-    if batch.weight is not None and batch.weight.shape not in {(sequences,), whole.shape_of(whole.span)}:
-        raise LowtideError(
-            what=f"weight has shape {tuple(batch.weight.shape)}",
-            why=f"the batch has {sequences} sequences, and {whole.shape_of(whole.span)} is one value a step",
-            fix="give one weight for each sequence, or one for each step",
-        )
+    _check_weight(batch, steps)
     return batch
 
 
@@ -107,6 +101,18 @@ def check_fit(batch: StreamBatch, *, per_step: bool) -> None:
             what=f"weight has shape {tuple(batch.weight.shape)}, one value a step",
             why="the model gives one output a sequence, and the loss has one value for each",
             fix="give one weight for each sequence",
+        )
+
+
+def _check_weight(batch: StreamBatch, steps: int) -> None:
+    """Refuse a weight that is of neither sequences nor steps, those of padding counted."""
+    of_steps = replace(batch, steps=steps)
+    of_steps_shape = of_steps.shape_of(of_steps.span)
+    if batch.weight is not None and batch.weight.shape not in {(batch.sequences,), of_steps_shape}:
+        raise LowtideError(
+            what=f"weight has shape {tuple(batch.weight.shape)}",
+            why=f"the batch has {batch.sequences} sequences, and {of_steps_shape} is one value a step",
+            fix="give one weight for each sequence, or one for each step",
         )
 
 
