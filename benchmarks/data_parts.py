@@ -143,7 +143,6 @@ def padding(sizes: Sizes) -> list[Figure]:
             "of sequences that shared a batch, how many share the next epoch's",
             100 * max(found["together"]),
             "%",
-            10,
             detail=f"by chance {100 * found['by_chance']:.2f} %",
         ),
     ]
