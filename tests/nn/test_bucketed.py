@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -172,3 +174,8 @@ def test_one_sample_of_another_length_is_named() -> None:
     lengths[4] = 12
     with pytest.raises(LowtideError, match="sample 4, of 12 steps"):
         list(bucketed(Told(), lengths, batch_size=4))
+
+
+def test_it_is_a_public_name_that_brings_no_database() -> None:
+    program = "import sys, lowtide; assert callable(lowtide.nn.bucketed); assert 'duckdb' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)

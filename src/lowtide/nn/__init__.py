@@ -5,6 +5,7 @@ That is, through long sequences: pooling, causal convolution, losses per step, s
 
 from lowtide.nn import losses
 from lowtide.nn._context import carry_in, carry_out, valid_lengths
+from lowtide.nn.bucketed import bucketed
 from lowtide.nn.causal_conv import CausalConv1d
 from lowtide.nn.gru import GRU
 from lowtide.nn.lean import lean, stock
@@ -18,6 +19,7 @@ __all__ = [
     "RNN",
     "CausalConv1d",
     "Pool",
+    "bucketed",
     "carry_in",
     "carry_out",
     "lean",
