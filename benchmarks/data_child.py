@@ -49,7 +49,7 @@ def ingest(
     if group is not None:  # before the libraries come, which count as well
         (Path(group) / "cgroup.procs").write_text(str(os.getpid()), encoding="utf-8")
     import lowtide  # noqa: PLC0415 - see above
-    import lowtide.data.ingest_run  # noqa: PLC0415 - brings DuckDB: it is not the ingest that grows by libraries
+    import lowtide.data.ingestion.run  # noqa: PLC0415 - brings DuckDB: it is not the ingest that grows by libraries
     from benchmarks.data_made import INPUTS  # noqa: PLC0415 - brings parts of pyarrow
 
     with watch() as peak:

@@ -43,8 +43,8 @@ def load(
         torch.set_num_threads(1)
     warnings.filterwarnings("ignore", message="This DataLoader will create|The given NumPy array is not writable")
     if contestant.startswith("lowtide"):
-        import lowtide.data.loader  # noqa: PLC0415 - each contestant's process holds its own libraries alone
-        import lowtide.data.torch_dataset  # noqa: F401, PLC0415 - as above
+        import lowtide.data.loading.loader  # noqa: PLC0415 - each contestant's process holds its own libraries alone
+        import lowtide.data.loading.torch_dataset  # noqa: F401, PLC0415 - as above
     else:
         import datasets  # noqa: F401, PLC0415 - as above
     with _tree_peak() as peak:

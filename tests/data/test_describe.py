@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from lowtide.data import Field, Schema, Store, StoreWriter
 from lowtide.data.describe import Description, FieldLine, Histogram, PartLine, bytes_text, describe, histogram, to_text
-from lowtide.data.splits import make_splits
-from tests.data.stores import SCHEMA, sequences, write
+from lowtide.data.splitting.splits import make_splits
+from tests.data.store_cases import SCHEMA, sequences, write
 
 
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=50))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lowtide.data import Field, Schema
 from lowtide.data.fields import from_bfloat16, to_bfloat16
 from lowtide.errors import LowtideError
-from tests.data.stores import SCHEMA
+from tests.data.store_cases import SCHEMA
 
 FIELD = Field("x", "inputs", "step", "float32", 2)
 

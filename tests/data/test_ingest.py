@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from lowtide.data.ingest import ingest
-from lowtide.data.progress import Progress
-from lowtide.data.split_rules import ByTime
-from tests.data.ingesting import content, dropped, filled, long_table, quietly, refused
+from lowtide.data.ingestion.progress import Progress
+from lowtide.data.splitting.rules import ByTime
+from tests.data.ingesting_cases import content, dropped, filled, long_table, quietly, refused
 
 ASKED: dict[str, Any] = {"sequence": "u", "order": "t", "inputs": ["x"]}
 
@@ -89,8 +89,8 @@ def test_a_split_by_time_leaves_no_target_of_one_part_in_another(tmp_path: Path,
 
 
 def test_a_series_cut_by_chunks_is_split_as_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lowtide.data.sources.long_table._MOST_ROWS", 7)
-    monkeypatch.setattr("lowtide.data.sources.long_table._LEAST_ROWS", 1)
+    monkeypatch.setattr("lowtide.data.ingestion.sources.long_table._MOST_ROWS", 7)
+    monkeypatch.setattr("lowtide.data.ingestion.sources.long_table._LEAST_ROWS", 1)
     table = pd.DataFrame({"t": np.arange(5000), "x": np.arange(5000.0)})
     rule = ByTime(until={"train": 4000, "test": None})
     store = quietly(table, tmp_path / "store", order="t", inputs="x", split=rule)

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lowtide.data import Field, Schema, Store, StoreWriter, View
-from lowtide.data.splits import make_splits
+from lowtide.data.splitting.splits import make_splits
 from lowtide.data.transforms import fit_transforms
 from lowtide.errors import LowtideError
 from lowtide.memory import growth
-from tests.data.stores import SCHEMA, STEP_BYTES, Sequences, assert_holds, flat, sequences, write
+from tests.data.store_cases import SCHEMA, STEP_BYTES, Sequences, assert_holds, flat, sequences, write
 
 LENGTHS = [5, 0, 300, 1, 80, 12]
 MADE = sequences(LENGTHS)

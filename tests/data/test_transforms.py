@@ -17,8 +17,8 @@ from sklearn.preprocessing import StandardScaler
 import lowtide
 from lowtide.data import Store, StoreWriter
 from lowtide.data.fields import Array
-from lowtide.data.split_rules import ByTime
-from lowtide.data.splits import make_splits
+from lowtide.data.splitting.rules import ByTime
+from lowtide.data.splitting.splits import make_splits
 from lowtide.data.transforming import fitting
 from lowtide.data.transforms import (
     apply_all,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lowtide.data import Store, View
 from lowtide.errors import LowtideError
-from tests.data.stores import SCHEMA, STEP_BYTES, Sequences, assert_holds, sequences, write
+from tests.data.store_cases import SCHEMA, STEP_BYTES, Sequences, assert_holds, sequences, write
 
 LENGTHS = [5, 0, 130, 1, 60, 12]
 MADE = sequences(LENGTHS)

@@ -9,19 +9,19 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from lowtide.data.disk.writer import StoreWriter
 from lowtide.data.fields import Field, Schema
 from lowtide.data.sequence import Sequence, SequenceArray
 from lowtide.data.store import Store
 from lowtide.data.view import View
-from lowtide.data.writer import StoreWriter
 
 if TYPE_CHECKING:
     from lowtide.data.batch import Batch
-    from lowtide.data.lanes import Lanes
-    from lowtide.data.loader import Loader
-    from lowtide.data.settings import LoaderSettings
-    from lowtide.data.split_rules import ByIds, BySequence, ByTime
-    from lowtide.data.windows import Windows
+    from lowtide.data.loading.lanes import Lanes
+    from lowtide.data.loading.loader import Loader
+    from lowtide.data.loading.settings import LoaderSettings
+    from lowtide.data.loading.windows import Windows
+    from lowtide.data.splitting.rules import ByIds, BySequence, ByTime
 
 __all__ = [
     "Batch",
@@ -43,13 +43,13 @@ __all__ = [
 
 _WHEN_USED = {
     "Batch": "batch",
-    "ByIds": "split_rules",
-    "BySequence": "split_rules",
-    "ByTime": "split_rules",
-    "Lanes": "lanes",
-    "Loader": "loader",
-    "LoaderSettings": "settings",
-    "Windows": "windows",
+    "ByIds": "splitting.rules",
+    "BySequence": "splitting.rules",
+    "ByTime": "splitting.rules",
+    "Lanes": "loading.lanes",
+    "Loader": "loading.loader",
+    "LoaderSettings": "loading.settings",
+    "Windows": "loading.windows",
 }
 """Names whose modules bring more than opening a store needs. (No function is among them that is called like its
 module: importing the module would put it in the function's place.)"""

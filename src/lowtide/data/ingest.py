@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lowtide.data.progress import Line, Watcher
-from lowtide.data.request import Columns, Duplicates, Layout, read_request
+from lowtide.data.disk.writer import SHARD_BYTES
+from lowtide.data.ingestion.progress import Line, Watcher
+from lowtide.data.ingestion.request import Columns, Duplicates, Layout, read_request
 from lowtide.data.store import Store
-from lowtide.data.writer import SHARD_BYTES
 
 MISSING_TEXT = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """What stands for a missing value in CSV files, unless something else is said."""
@@ -133,7 +133,7 @@ def ingest(
         append=append,
         resume=resume,
     )
-    from lowtide.data.ingest_run import Ingest  # noqa: PLC0415 - brings DuckDB, which opening a store does not need
+    from lowtide.data.ingestion.run import Ingest  # noqa: PLC0415 - brings DuckDB, which opening a store does not need
 
     store, report = Ingest(request, _watcher(progress)).run(sources)
     if progress is not False:

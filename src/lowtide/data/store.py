@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from lowtide.data import versions
+from lowtide.data.disk import versions
+from lowtide.data.disk.gather import Gather
+from lowtide.data.disk.ids import Ids
+from lowtide.data.disk.lengths import LENGTHS, map_lengths
+from lowtide.data.disk.manifest import FileEntry, Manifest, damaged
+from lowtide.data.disk.pieces import Pieces
+from lowtide.data.disk.shards import Rows, check_files
+from lowtide.data.disk.supplements import SPLITS, read_splits, read_vocabulary
 from lowtide.data.fields import Array, Field, Per, Schema
-from lowtide.data.gather import Gather
-from lowtide.data.ids import Ids
-from lowtide.data.lengths import LENGTHS, map_lengths
-from lowtide.data.manifest import FileEntry, Manifest, damaged
-from lowtide.data.pieces import Pieces
 from lowtide.data.sequence import Piecewise, Sequence, SequenceArray
-from lowtide.data.shards import Rows, check_files
-from lowtide.data.supplements import SPLITS, read_splits, read_vocabulary
 from lowtide.data.view import Counts, View, by_role
 from lowtide.errors import LowtideError
 
 if TYPE_CHECKING:
-    from lowtide.data.splits import Splits
-    from lowtide.data.tokenizing import Tokenizer
+    from lowtide.data.disk.verify import Verified
+    from lowtide.data.splitting.splits import Splits
+    from lowtide.data.text.tokenizing import Tokenizer
     from lowtide.data.transforms import Numbers, Transform
-    from lowtide.data.verify import Verified
 
 TOKENIZER = "tokenizer"
 """The document that a tokenizer is stored as."""
@@ -169,7 +169,7 @@ class Store(View):
         Raises:
             LowtideError: The store holds no text.
         """
-        from lowtide.data.tokenizing import read_tokenizer  # noqa: PLC0415 - few stores hold text
+        from lowtide.data.text.tokenizing import read_tokenizer  # noqa: PLC0415 - few stores hold text
 
         return read_tokenizer(self.document(TOKENIZER))
 
@@ -183,7 +183,7 @@ class Store(View):
         Raises:
             LowtideError: A file is damaged; all that are have their names in it.
         """
-        from lowtide.data.verify import verify_version  # noqa: PLC0415 - rarely asked for
+        from lowtide.data.disk.verify import verify_version  # noqa: PLC0415 - rarely asked for
 
         return verify_version(self.path, self.manifest)
 
@@ -206,7 +206,7 @@ class Store(View):
         Raises:
             LowtideError: The store has a newer version, another process writes to it, or the disk is full.
         """
-        from lowtide.data.revise import revise  # noqa: PLC0415 - it opens stores, and imports them
+        from lowtide.data.disk.revise import revise  # noqa: PLC0415 - it opens stores, and imports them
 
         fitted = None if transforms is None else tuple(transforms)
         return revise(self, splits=splits, transforms=fitted, documents=documents, notes=notes)

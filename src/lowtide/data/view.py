@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.data.disk.ids import Ids
 from lowtide.data.fields import Array, Field, Schema
 from lowtide.data.frameworks import load
-from lowtide.data.ids import Ids
 from lowtide.data.sequence import Part, Sequence
 from lowtide.errors import LowtideError
 
 if TYPE_CHECKING:
-    from lowtide.data.loader import Loader
-    from lowtide.data.settings import LoaderOptions
+    from lowtide.data.loading.loader import Loader
+    from lowtide.data.loading.settings import LoaderOptions
+    from lowtide.data.loading.torch_dataset import BatchDataset
     from lowtide.data.store import Store
-    from lowtide.data.torch_dataset import BatchDataset
 
 Counts = NDArray[np.int64]
 
@@ -169,15 +169,15 @@ class View:
         Raises:
             LowtideError: The options do not fit the data, or each other.
         """
-        from lowtide.data.loader import Loader  # noqa: PLC0415 - it loads from views, and imports them
+        from lowtide.data.loading.loader import Loader  # noqa: PLC0415 - it loads from views, and imports them
 
         return Loader.of(self, **options)
 
     def dataset(self, **options: Unpack[LoaderOptions]) -> BatchDataset:
         """The same batches for a plain torch DataLoader: `DataLoader(store.dataset(...), num_workers=4)`."""
         load("torch", wanted_by="store.dataset")
-        from lowtide.data.settings import LoaderSettings  # noqa: PLC0415 - as above
-        from lowtide.data.torch_dataset import BatchDataset  # noqa: PLC0415 - it brings torch
+        from lowtide.data.loading.settings import LoaderSettings  # noqa: PLC0415 - as above
+        from lowtide.data.loading.torch_dataset import BatchDataset  # noqa: PLC0415 - it brings torch
 
         return BatchDataset(self, LoaderSettings(**options))
 
@@ -188,15 +188,15 @@ class View:
             lengths: Whether the inputs are dictionaries with an entry "lengths".
             options: As for `loader`.
         """
-        from lowtide.data.settings import LoaderSettings  # noqa: PLC0415 - as above
-        from lowtide.data.tensorflow_dataset import tf_dataset  # noqa: PLC0415 - as above
+        from lowtide.data.loading.settings import LoaderSettings  # noqa: PLC0415 - as above
+        from lowtide.data.loading.tensorflow_dataset import tf_dataset  # noqa: PLC0415 - as above
 
         return tf_dataset(self, LoaderSettings(**options), lengths=lengths)
 
     def py_dataset(self, *, lengths: bool = False, **options: Unpack[LoaderOptions]) -> Any:  # noqa: ANN401 - of Keras
         """The same batches as a `keras.utils.PyDataset`; the arguments are those of `tf_dataset`."""
-        from lowtide.data.settings import LoaderSettings  # noqa: PLC0415 - as above
-        from lowtide.data.tensorflow_dataset import py_dataset  # noqa: PLC0415 - as above
+        from lowtide.data.loading.settings import LoaderSettings  # noqa: PLC0415 - as above
+        from lowtide.data.loading.tensorflow_dataset import py_dataset  # noqa: PLC0415 - as above
 
         return py_dataset(self, LoaderSettings(**options), lengths=lengths)
 

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from lowtide.data.assembly import drafts_of, items_of_lengths
 from lowtide.data.batch import Batch
-from lowtide.data.drafts import Drafts, PositionData
-from lowtide.data.order import Ints
-from lowtide.data.settings import LoaderSettings
+from lowtide.data.loading.assembly import drafts_of, items_of_lengths
+from lowtide.data.loading.drafts import Drafts, PositionData
+from lowtide.data.loading.order import Ints
+from lowtide.data.loading.settings import LoaderSettings
 from lowtide.errors import LowtideError
 
 

@@ -1,0 +1,141 @@
+"""Parquet files as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lowtide.data.ingestion.progress import Meter
+from lowtide.data.ingestion.sources.column import ColumnType, column_type
+from lowtide.data.ingestion.sources.duck import Duck, explained, name, select, text
+from lowtide.data.ingestion.sources.table import FILE, ROW, identity_of, names_of
+from lowtide.errors import LowtideError
+
+_BUFFER = 1 << 20
+_FILE_ROWS = 40
+"""Bits of a row's number in its file."""
+
+
+class ParquetTable:
+    """Rows of Parquet files."""
+
+    types_guessed = False
+
+    def __init__(self, duck: Duck, paths: Sequence[Path], wanted: set[str]) -> None:
+        """Look at the end of every file.
+
+        Args:
+            duck: Reads them.
+            paths: The files, in their order.
+            wanted: Columns that every file must have.
+
+        Raises:
+            LowtideError: A file is not whole, or lacks a column that the first one has.
+        """
+        self._duck = duck
+        self._paths = paths
+        self._wanted = wanted
+        self.rows: int | None = 0
+        self.row_bytes = 0
+        """Bytes of a row as they lie in memory, about."""
+        self._file_ends: list[int] = []
+        """Rows of each file and those before it."""
+        self._look(paths)
+        self.bytes: int | None = sum(path.stat().st_size for path in paths)
+
+    @cached_property
+    def columns(self) -> Mapping[str, ColumnType]:
+        """Columns and their types."""
+        found = {column: column_type(told) for column, told in self._duck.types(self._read("")).items()}
+        return {FILE: column_type("VARCHAR"), **found}
+
+    @property
+    def rows_about(self) -> int:
+        """How many rows there are."""
+        return self.rows or 0
+
+    @property
+    def identity(self) -> Mapping[str, object] | None:
+        """The files' names, sizes and times."""
+        return identity_of(self._paths)
+
+    @property
+    def paths(self) -> Sequence[Path]:
+        """The files."""
+        return self._paths
+
+    def prepare(self, scratch: Path) -> None:
+        """Nothing has to be made."""
+
+    def relation(self, wanted: Mapping[str, str], *, numbered: bool = False) -> str:
+        """What stands behind FROM."""
+        columns = [name(column) for column in wanted if column != FILE or FILE in self._own]
+        if FILE in wanted and FILE not in self._own:
+            listed = ", ".join(text(file) for file in names_of(self._paths))
+            columns.append(f"list_extract([{listed}], CAST(file_index + 1 AS BIGINT)) AS {FILE}")
+        if numbered:
+            columns.append(f"(CAST(file_index AS BIGINT) << {_FILE_ROWS}) + file_row_number AS {ROW}")
+        return " ".join(["(SELECT", ", ".join(columns), "FROM", self._read(""), ")"])
+
+    def read_as(self, column: str, wanted: str) -> ColumnType:  # noqa: ARG002 - its own types
+        """The type in which the relation has a column."""
+        return self.columns[column]
+
+    def where(self, wanted: Mapping[str, str], condition: str, **tables: object) -> str | None:
+        """File and row of the first row that meets a condition."""
+        found = self._duck.rows(
+            select({ROW: ROW}, self.relation(wanted, numbered=True), where=condition, limit=1), **tables
+        )
+        if not found:
+            return None
+        file, row = divmod(found[0][0], 1 << _FILE_ROWS)
+        return f"{self._paths[file]}, row {row + 1}"
+
+    def batches(self, columns: Sequence[str], rows: int, meter: Meter) -> Iterator[pa.RecordBatch]:
+        """Some columns, so many rows at once, in order; DuckDB takes 2,048 at least, which may be much."""
+        meter.begin("writing")
+        for path in self._paths:
+            with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
+                yield from file.iter_batches(batch_size=rows, columns=list(columns), use_threads=False)
+
+    def place_of(self, row: int) -> str:
+        """Where a row is, by its number among all."""
+        file = int(np.searchsorted(self._file_ends, row, side="right"))
+        before = self._file_ends[file - 1] if file else 0
+        return f"{self._paths[file]}, row {row - before + 1}"
+
+    @cached_property
+    def _own(self) -> set[str]:
+        return set(pq.read_schema(self._paths[0]).names)
+
+    def _read(self, more: str) -> str:
+        listed = ", ".join(text(str(path)) for path in self._paths)
+        return f"read_parquet([{listed}]{more})"
+
+    def _look(self, paths: Sequence[Path]) -> None:
+        first: set[str] = set()
+        size = 0
+        for path in paths:
+            try:
+                metadata = pq.read_metadata(path)
+                names = set(metadata.schema.to_arrow_schema().names)
+            except (pa.ArrowException, OSError) as error:
+                raise explained(f"no magic bytes found in file '{path}': {error}", {}, 0) from error
+            first = first or names
+            lacking = sorted((self._wanted & first) - names)
+            if lacking:
+                raise LowtideError(
+                    what=f"{path} has no column {lacking[0]!r}, which {paths[0]} has",
+                    why="all files of an ingest have the columns that are asked for",
+                    fix="correct the file, or leave it out of the sources",
+                )
+            assert self.rows is not None
+            self.rows += metadata.num_rows
+            self._file_ends.append(self.rows)
+            size += sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+        self.row_bytes = size // max(1, self.rows or 0)

@@ -1,0 +1,222 @@
+"""Batches from a store in bounded memory, in an order that can be gone back to exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from functools import partial
+from itertools import islice
+from typing import Any, Unpack
+
+from lowtide.data.batch import Batch
+from lowtide.data.loading.assembly import collator_of, drafts_of, items_of
+from lowtide.data.loading.batch_list import BatchList
+from lowtide.data.loading.collate import augmented
+from lowtide.data.loading.drafts import Draft, PositionData
+from lowtide.data.loading.join import How, Joiner
+from lowtide.data.loading.order import key_of
+from lowtide.data.loading.policy import PolicyReport
+from lowtide.data.loading.ring import Job, Ring
+from lowtide.data.loading.settings import LoaderOptions, LoaderSettings
+from lowtide.data.view import View
+from lowtide.errors import LowtideError
+
+_VERSION = 1
+_AUGMENT = 4
+"""Keeps the random numbers of `augment` apart from those of the order."""
+
+
+class Loader:
+    """Iterates over the batches of one epoch after the other.
+
+    ```python
+    loader = store.loader(batch_size=64, seed=0)
+    for epoch in range(10):
+        for batch in loader:
+            loss = step(batch.inputs, batch.targets, lengths=batch.lengths)
+    ```
+
+    A loader is always at one place: a `for` loop goes on from there to the end of the epoch, and the next one goes
+    through the next epoch. After a `break` the next loop goes on with the batch that would have come; `set_epoch`
+    goes to the start of an epoch. `state_dict()` is the place after the last batch that was handed out, whatever was
+    made ahead of it; given to `load_state_dict` of another loader of the same data and settings, that one goes on with
+    the very batches that this one would give. The number of ranks may be another one.
+    """
+
+    def __init__(self, view: View, settings: LoaderSettings) -> None:
+        """Prepare; nothing is read but what class balance and separators need.
+
+        Raises:
+            LowtideError: The settings do not fit the data, or each other.
+        """
+        self.view = view
+        self.settings = settings
+        self._items = items_of(view, settings)
+        self._drafts = drafts_of(self._items, settings)
+        self._collate = collator_of(view, self._items, settings)
+        self._place: PositionData = self._drafts.start(0)
+        self._running: object = None
+
+    @staticmethod
+    def of(view: View, **options: Unpack[LoaderOptions]) -> Loader:
+        """A loader with these settings, as LoaderSettings explains them."""
+        return Loader(view, LoaderSettings(**options))
+
+    def __iter__(self) -> Iterator[Batch]:
+        mine = self._running = object()
+        if self.settings.prefetch_bytes == 0:
+            for job in self._jobs(self._place):
+                self._check(mine)
+                batch, self._place = job.make()
+                yield batch
+        else:
+            with closing(Ring(self._jobs(self._place), self.settings.prefetch_bytes)) as ring:
+                for batch, place in ring:
+                    self._check(mine)
+                    self._place = place
+                    yield batch
+        self._check(mine)
+        self._place = self._drafts.start(self.epoch + 1)
+
+    def __len__(self) -> int:
+        """Batches of the whole epoch that the loader is in."""
+        return self._drafts.count(self.epoch)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next batch is of."""
+        return int(self._place["epoch"])
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the start of an epoch."""
+        if type(epoch) is not int or epoch < 0:
+            raise LowtideError(
+                what=f"set_epoch({epoch!r})",
+                why="epochs are counted from 0",
+                fix="give a whole number of at least 0",
+            )
+        self._move(self._drafts.start(epoch))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader is, in numbers and text: for JSON, or torch.save."""
+        return {
+            "version": _VERSION,
+            "data": self.view.fingerprint,
+            "settings": self.settings.deciding(),
+            "position": dict(self._place),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go where another loader was.
+
+        Raises:
+            LowtideError: It had other data or other settings, or it is no such state.
+        """
+        self._check_state(state)
+        self._move(self._drafts.adopt(state["position"]))
+
+    @property
+    def report(self) -> PolicyReport:
+        """How many rows the sequences become, and what was left out, cut and split."""
+        return self._items.report
+
+    @property
+    def largest(self) -> tuple[int, int]:
+        """Rows and steps of a padded batch that none of any epoch exceeds; under `max_padded_steps` in product."""
+        return self._drafts.largest()
+
+    @property
+    def ring_bytes(self) -> int:
+        """The most memory that loading takes beside the batch in use: batches made ahead, and what making one takes."""
+        rows, steps = self.largest
+        largest = self._collate.bytes_of(rows, steps)
+        return max(self.settings.prefetch_bytes, largest) + self._collate.scratch_bytes(steps)
+
+    def joiner(self, how: How) -> Joiner:
+        """What brings predictions on the rows of batches together per sequence.
+
+        Args:
+            how: "mean": one prediction a row, averaged over a sequence's rows. "steps": one a step, averaged where
+                rows overlap. "each": one a row, all of them in order.
+
+        Raises:
+            LowtideError: Rows are the chunks of lanes.
+        """
+        if self.settings.lanes is not None:
+            raise LowtideError(
+                what="predictions on lanes were to be joined",
+                why="a lane's chunks follow one another from batch to batch, and belong to no fixed rows",
+                fix="predict with a loader without lanes",
+            )
+        return Joiner(self.view, self._items, how=how)
+
+    def batch(self, number: int) -> Batch:
+        """A batch of the epoch that the loader is in, whatever its place there.
+
+        Raises:
+            LowtideError: There is none of this number, or batches go on from one another.
+        """
+        if not isinstance(self._drafts, BatchList):
+            raise LowtideError(
+                what=f"batch {number} of lanes was asked for by itself",
+                why="a lane goes on where it ended in the batch before",
+                fix="loop over the loader",
+            )
+        return self._make(self._drafts.at(self.epoch, number))
+
+    def part(self, epoch: int, worker: int = 0, workers: int = 1) -> Iterator[Batch]:
+        """Every `workers`-th batch of an epoch from its start, made when it is asked for; the loader stays in place."""
+        for draft, _ in islice(self._drafts.after(self._drafts.start(epoch)), worker, None, workers):
+            yield self._make(draft)
+
+    def _make(self, draft: Draft) -> Batch:
+        batch = self._collate(draft)
+        if self.settings.augment is None:
+            return batch
+        return augmented(batch, self.settings.augment, key_of(self.settings.seed, draft.epoch, _AUGMENT, draft.number))
+
+    def __repr__(self) -> str:
+        return (
+            f"Loader({self.report}; largest batch about {' x '.join(map(str, self.largest))} steps; epoch {self.epoch})"
+        )
+
+    def _jobs(self, place: PositionData) -> Iterator[Job[tuple[Batch, PositionData]]]:
+        for draft, after in self._drafts.after(place):
+            size = self._collate.bytes_of(len(draft.spans), draft.steps)
+            yield Job(size, partial(self._placed, draft, after))
+
+    def _placed(self, draft: Draft, after: PositionData) -> tuple[Batch, PositionData]:
+        return self._make(draft), after
+
+    def _move(self, place: PositionData) -> None:
+        self._running = None
+        self._place = place
+
+    def _check(self, mine: object) -> None:
+        if self._running is not mine:
+            raise LowtideError(
+                what="a loop over a loader went on after another one was begun, or after the loader was set elsewhere",
+                why="a loader is at one place",
+                fix="make a second loader for a loop inside of a loop",
+            )
+
+    def _check_state(self, state: Mapping[str, Any]) -> None:
+        expected = self.state_dict()
+        if set(state) != set(expected) or state["version"] != _VERSION:
+            raise _not_resumable("it is no state of this version's loader", "give what state_dict() returned")
+        if state["data"] != expected["data"]:
+            raise _not_resumable("it belongs to other data", "open the store, and the part, that it was made with")
+        mine, its = expected["settings"], state["settings"]
+        other = [f"{name}={its.get(name)!r} (here {mine[name]!r})" for name in mine if its.get(name) != mine[name]]
+        if other:
+            raise _not_resumable(f"it was made with {', '.join(other)}", "load with the same settings")
+        if set(state["position"]) != set(expected["position"]):
+            raise _not_resumable("one of the two has lanes", "load with the same settings")
+
+
+def _not_resumable(what: str, fix: str) -> LowtideError:
+    return LowtideError(
+        what=f"the loader's state cannot be gone on from: {what}",
+        why="other batches would come than those that the interrupted run would have had",
+        fix=fix,
+    )

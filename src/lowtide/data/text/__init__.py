@@ -1,0 +1,1 @@
+"""Text as sequences of codes: files, tokenizers and vocabularies."""
