@@ -236,6 +236,12 @@ class Store(View):
         """As `read`, for numbers that are known to be in range."""
         return self._gather.steps(self._of(field, "step"), sequences, starts, stops)
 
+    def fill_steps(
+        self, field: str, sequences: Counts, starts: Counts, stops: Counts, out: Array, *, batch_first: bool
+    ) -> None:
+        """As `fill`, for numbers that are known to be in range."""
+        self._gather.fill(self._of(field, "step"), sequences, starts, stops, out, batch_first=batch_first)
+
     def read_values(self, field: str, sequences: Counts) -> Array:
         """As `read_static`, for numbers that are known to be in range."""
         return self._gather.values(self._of(field, "sequence"), sequences)

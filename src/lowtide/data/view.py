@@ -137,18 +137,26 @@ class View:
         Raises:
             LowtideError: A number is out of range, or the store is damaged.
         """
-        check_range(rows, len(self))
-        sequences = rows if self.index is None else self.index[rows]
-        if self.start is not None and self.stop is not None:
-            first = self.start[rows]
-            if len(rows) and bool((stops > self.stop[rows] - first).any() or (starts < 0).any()):
-                raise LowtideError(
-                    what="steps were asked for that lie outside of the view",
-                    why="they belong to another part of the sequence",
-                    fix="ask for steps from 0 to view.lengths",
-                )
-            starts, stops = starts + first, stops + first
-        return self.store.read_steps(field, sequences, starts, stops)
+        return self.store.read_steps(field, *self._in_store(rows, starts, stops))
+
+    def fill(
+        self, field: str, rows: Counts, starts: Counts, stops: Counts, out: Array, *, batch_first: bool = True
+    ) -> None:
+        """Read steps of many sequences of one field straight into a padded array, with zeros behind them.
+
+        Args:
+            field: The name of a field with values per step.
+            rows: Numbers of the view's sequences, in any order, also repeated.
+            starts: The first step of each, counted from where the view begins.
+            stops: The step behind the last of each.
+            out: (rows, steps, width) or (rows, steps), in the type on disk (bfloat16 as uint16); its memory is in order
+                but for the first two axes.
+            batch_first: False if `out` is (steps, rows, ...).
+
+        Raises:
+            LowtideError: A number is out of range, or the store is damaged.
+        """
+        self.store.fill_steps(field, *self._in_store(rows, starts, stops), out, batch_first=batch_first)
 
     def read_static(self, field: str, rows: Counts) -> Array:
         """Read the values per sequence of many sequences: (rows, width) or (rows,), in the type on disk.
@@ -199,6 +207,21 @@ class View:
         from lowtide.data.loading.tensorflow_dataset import py_dataset  # noqa: PLC0415 - as above
 
         return py_dataset(self, LoaderSettings(**options), lengths=lengths)
+
+    def _in_store(self, rows: Counts, starts: Counts, stops: Counts) -> tuple[Counts, Counts, Counts]:
+        """The numbers of sequences and steps that the store has for those of this view."""
+        check_range(rows, len(self))
+        sequences = rows if self.index is None else self.index[rows]
+        if self.start is not None and self.stop is not None:
+            first = self.start[rows]
+            if len(rows) and bool((stops > self.stop[rows] - first).any() or (starts < 0).any()):
+                raise LowtideError(
+                    what="steps were asked for that lie outside of the view",
+                    why="they belong to another part of the sequence",
+                    fix="ask for steps from 0 to view.lengths",
+                )
+            starts, stops = starts + first, stops + first
+        return sequences, starts, stops
 
     def __reduce__(self) -> tuple[Callable[..., View], tuple[Any, ...]]:
         return View, (self.store, self.index, self.start, self.stop)

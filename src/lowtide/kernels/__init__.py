@@ -4,6 +4,8 @@ A `Call` describes a whole stack of layers: sizes, addresses, strides. `forward`
 instruction set that the machine has (the environment variable LOWTIDE_ISA forces another) and without Python's lock.
 Whoever fills in a call keeps the memory that it points at alive until it returns. `problem.hpp` says what each field
 means; frameworks get their own adapter elsewhere (`lowtide.ops.native` for PyTorch).
+
+Beside them `copy_steps` and `clear_padding` make a padded batch of sequences that lie on disk (`ragged.hpp`).
 """
 
 from __future__ import annotations
@@ -14,10 +16,13 @@ from lowtide.kernels._native import (
     Cell,
     Keep,
     LayerCall,
+    PaddedSteps,
     Rows,
     activate,
     adopt_openmp,
     backward,
+    clear_padding,
+    copy_steps,
     forward,
     isa,
     prefer_huge_pages,
@@ -40,10 +45,13 @@ __all__ = [
     "Cell",
     "Keep",
     "LayerCall",
+    "PaddedSteps",
     "Rows",
     "activate",
     "adopt_openmp",
     "backward",
+    "clear_padding",
+    "copy_steps",
     "forward",
     "isa",
     "prefer_huge_pages",

@@ -13,6 +13,7 @@
 
 #include "dispatch.hpp"
 #include "problem.hpp"
+#include "ragged.hpp"
 #include "scratch.hpp"
 #include "threads.hpp"
 
@@ -22,9 +23,12 @@ using lowtide::Cell;
 using lowtide::Keep;
 using lowtide::KernelTable;
 using lowtide::LayerCall;
+using lowtide::PaddedSteps;
 using lowtide::Rows;
 using lowtide::StackCall;
 using lowtide::Status;
+using lowtide::StepSpan;
+using lowtide::StepTable;
 
 namespace {
 
@@ -192,6 +196,25 @@ NB_MODULE(_native, module) {
       "prefer_huge_pages",
       [](uintptr_t memory, size_t bytes) { lowtide::prefer_huge_pages(reinterpret_cast<void*>(memory), bytes); },
       "memory"_a, "size"_a);
+  nb::class_<PaddedSteps> padded(module, "PaddedSteps");
+  padded.def(nb::init<>());
+  padded.def_rw("rows", &PaddedSteps::rows).def_rw("steps", &PaddedSteps::steps);
+  padded.def_rw("row_stride", &PaddedSteps::row_stride).def_rw("step_stride", &PaddedSteps::step_stride);
+  padded.def_rw("step_bytes", &PaddedSteps::step_bytes);
+  address(padded, "base", &PaddedSteps::base);
+  module.def(
+      "copy_steps",
+      [](uintptr_t tables, int64_t table_count, uintptr_t spans, int64_t span_count, const PaddedSteps& out) {
+        return lowtide::copy_steps(reinterpret_cast<const StepTable*>(tables), table_count,
+                                   reinterpret_cast<const StepSpan*>(spans), span_count, out);
+      },
+      "tables"_a, "table_count"_a, "spans"_a, "span_count"_a, "out"_a, nb::call_guard<nb::gil_scoped_release>());
+  module.def(
+      "clear_padding",
+      [](uintptr_t lengths, const PaddedSteps& out) {
+        lowtide::clear_padding(reinterpret_cast<const int64_t*>(lengths), out);
+      },
+      "lengths"_a, "out"_a, nb::call_guard<nb::gil_scoped_release>());
   module.def("isa", [] { return std::string(lowtide::kernels().isa); });
   module.def("usable_isas", [] {
     std::vector<std::string> names;

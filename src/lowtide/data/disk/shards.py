@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from lowtide.data.disk.arrow import numbers_of, present_in
 from lowtide.data.disk.files import plain_size
 from lowtide.data.disk.manifest import FileEntry, ShardEntry, damaged
+from lowtide.data.disk.step_tables import StepTables
 from lowtide.data.fields import ID, Array, Field, Schema
 
 
@@ -159,6 +160,7 @@ class Rows:
         self._starts: NDArray[np.int64] = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         self._starts_list: list[int] = self._starts.tolist()
         self._columns: dict[int, Columns] = {}
+        self._tables: dict[str, StepTables] = {}
 
     def __len__(self) -> int:
         return self._starts_list[-1]
@@ -175,6 +177,16 @@ class Rows:
             shard, batch = self._places[number]
             found = self._columns[number] = self._shards[shard].batch(batch)
         return found
+
+    def tables(self, field: Field, batches: NDArray[np.int64]) -> StepTables:
+        """Where the steps of one field lie in all record batches; these of them are set, others may be."""
+        tables = self._tables.get(field.name)
+        if tables is None:
+            tables = self._tables[field.name] = StepTables(self.batches, field.storage, field.step_shape)
+        for number in tables.missing(batches):
+            column = self.batch(number).steps(field.name)
+            tables.set(number, column.offsets, column.values)
+        return tables
 
     def locate(self, row: int) -> tuple[Columns, int]:
         """The record batch that holds a row, and the row's number in it."""

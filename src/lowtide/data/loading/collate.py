@@ -1,6 +1,7 @@
 """From a draft to a batch: its sequences read, transformed, converted and padded.
 
-Rows are read some at a time, so that what is between the store and the batch stays in the processor's cache and takes
+Fields that are batched as they are stored go straight from the mapped files into the batch. Of the others, rows are
+read some at a time, so that what is between the store and the batch stays in the processor's cache and takes
 `GROUP_BYTES`, or the bytes of one row, whatever the batch's size.
 """
 
@@ -29,6 +30,8 @@ GROUP_BYTES = 1 << 20
 
 _COPIES = 3
 """Arrays of a group that exist at once, at most: as read, as converted, as transformed."""
+_SPANS_BYTES = 1 << 20
+"""Room for the spans of a batch and what NumPy and the thread that reads take for themselves: 0.3 MB were seen."""
 _ROW_BYTES = 3 * 8 + 1
 """Of lengths, index, start and begins."""
 _BATCH_TYPES = {"float16": "float32", "bfloat16": "float32", "float32": "float32", "float64": "float64"}
@@ -57,6 +60,11 @@ class _Column:
         return (2 if self.dtype == "bfloat16" else np.dtype(self.dtype).itemsize) * int(np.prod(self.shape, dtype=int))
 
     @property
+    def as_stored(self) -> bool:
+        """Whether the batch holds the very bytes that are on disk: they are copied straight into it."""
+        return self.dtype == self.field.dtype and not self.transforms
+
+    @property
     def work_bytes(self) -> int:
         """Of one step while it is transformed."""
         widths = [len(transform.results) for transform in self.transforms]
@@ -64,7 +72,7 @@ class _Column:
 
     def convert(self, stored: Array, offsets: Ints) -> Array:
         """Numbers as the batch holds them, or that become so when they are copied."""
-        if self.dtype == self.field.dtype == "bfloat16" and not self.transforms:
+        if self.as_stored:
             return stored
         values = apply_all(self.transforms, self.field.values(stored), offsets, in_place=True)
         return to_bfloat16(values) if self.dtype == "bfloat16" else values
@@ -140,8 +148,8 @@ class Collator:
 
     def scratch_bytes(self, steps: int) -> int:
         """Bytes beside the batch while one with rows of so many steps is made."""
-        row = steps * max(column.work_bytes for column in self._columns)
-        return _COPIES * max(GROUP_BYTES, row)
+        rows = [steps * column.work_bytes for column in self._columns if not column.as_stored]
+        return _SPANS_BYTES + (_COPIES * max(GROUP_BYTES, *rows) if rows else 0)
 
     @property
     def _weighs_steps(self) -> bool:
@@ -185,6 +193,11 @@ class Collator:
         rows = len(spans)
         shape = (rows, steps) if self._batch_first else (steps, rows)
         array, out = self._arrays.empty((*shape, *column.shape), column.dtype)
+        if column.as_stored:
+            self._view.fill(
+                column.field.name, spans.sequence, spans.start, spans.stop, out, batch_first=self._batch_first
+            )
+            return array
         for group in _groups(spans.lengths, max(1, GROUP_BYTES // max(1, column.work_bytes))):
             part = spans[group]
             stored, offsets = self._view.read(column.field.name, part.sequence, part.start, part.stop)
