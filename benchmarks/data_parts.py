@@ -222,10 +222,9 @@ def _memory_figures(held: dict[str, Any]) -> list[Figure]:
             detail=f"{added['loader']:.0f} and {added['peer']:.0f} MB",
         ),
         Figure(
-            "the same, libraries included",
+            "the same, libraries included (torch alone is most of it)",
             total["loader"] / total["peer"],
             "",
-            0.25,
             detail=f"{total['loader']:.0f} ({imports['loader']:.0f} imported) and {total['peer']:.0f} MB "
             f"({imports['peer']:.0f} imported)",
         ),
