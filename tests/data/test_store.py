@@ -47,8 +47,9 @@ def test_a_sequence_in_one_piece_is_not_copied(store: Store) -> None:
     assert np.shares_memory(x, flat(store[0].inputs)["x"])
 
 
-def test_lengths_are_mapped(store: Store) -> None:
-    assert isinstance(store.lengths, np.memmap)
+def test_lengths_are_not_copied(store: Store) -> None:
+    assert not store.lengths.flags.owndata
+    assert not store.lengths.flags.writeable
     assert store.lengths.dtype == np.int64
     np.testing.assert_array_equal(np.load(store.path / store.manifest.lengths.path), LENGTHS)
 
@@ -168,6 +169,18 @@ def test_shards_take_no_descriptors(tmp_path: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     assert_holds(opened, sequences([50] * 100))
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted in /proc")
+def test_an_open_store_takes_one_descriptor(store: Store) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    opened = [Store(store.path) for _ in range(5)]
+    assert len(list(Path("/proc/self/fd").iterdir())) == before + len(opened)
+
+
+def test_a_store_that_the_system_does_not_let_open_is_said(tmp_path: Path) -> None:
+    with pytest.raises(LowtideError, match=r"cannot be read: .*too long"):
+        Store(tmp_path / ("a" * 300))
 
 
 def test_a_store_pickles(store: Store) -> None:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from lowtide.data.disk import versions
+from lowtide.data.disk.files import read_whole
 from lowtide.data.disk.gather import Gather
 from lowtide.data.disk.ids import Ids
 from lowtide.data.disk.lengths import LENGTHS, map_lengths
-from lowtide.data.disk.manifest import FileEntry, Manifest, damaged
+from lowtide.data.disk.manifest import SPLITS, FileEntry, Manifest, damaged
 from lowtide.data.disk.pieces import Pieces
 from lowtide.data.disk.shards import Rows, check_files
-from lowtide.data.disk.supplements import SPLITS, read_splits, read_vocabulary
+from lowtide.data.disk.supplements import read_splits, read_vocabulary
 from lowtide.data.fields import Array, Field, Per, Schema
 from lowtide.data.sequence import Piecewise, Sequence, SequenceArray
 from lowtide.data.view import Counts, View, by_role
@@ -127,8 +128,8 @@ class Store(View):
         """
         path = self.path / self._named(self.manifest.documents, name, "document").path
         try:
-            return path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            return read_whole(path).decode()
+        except UnicodeDecodeError as error:
             raise damaged(path, str(error)) from error
 
     @cached_property
@@ -302,11 +303,12 @@ def open_version(kind: type[Store], path: Path, version: int, fingerprint: str) 
     Raises:
         LowtideError: It was removed, or the store was made anew.
     """
+    reading = versions.hold(path, version)
     manifest = versions.read_version(path, version)
-    if manifest is None or manifest.fingerprint != fingerprint:
+    if reading is None or manifest is None or manifest.fingerprint != fingerprint:
         raise LowtideError(
             what=f"version {version} of {path}, which was pickled, is not there any more",
             why="another version holds other sequences, under the same numbers",
             fix="open the store anew, and pickle what comes of it",
         )
-    return kind.of_manifest(path, manifest, versions.Reading(path, version))
+    return kind.of_manifest(path, manifest, reading)

@@ -63,3 +63,14 @@ def test_only_plain_files_have_a_size(tmp_path: Path) -> None:
     assert files.plain_size(tmp_path) is None
     assert files.plain_size(tmp_path / "none") is None
     assert files.plain_size(tmp_path / "a" / "below") is None
+
+
+def test_what_the_system_does_not_let_read_is_not_called_damaged(tmp_path: Path) -> None:
+    with pytest.raises(LowtideError, match="cannot be read: Permission denied") as caught, files.read_errors(Path("a")):
+        raise PermissionError(errno.EACCES, "Permission denied")
+    assert "damaged" not in str(caught.value)
+    with pytest.raises(LowtideError, match=r"cannot be read: .*too long"):
+        files.plain_size(tmp_path / ("a" * 300))
+    for read in (files.read_whole, files.digest):
+        with pytest.raises(LowtideError, match=r"cannot be read: .*directory"):
+            read(tmp_path)

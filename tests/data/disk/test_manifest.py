@@ -118,6 +118,8 @@ def put(*keys: str | int, value: object) -> Change:
         (put("schema", "fields", 1, "vocabulary", value="kinds"), "no vocabulary 'kinds'"),
         (put("transforms", value=[1]), "object"),
         (put("splits", value=[]), "object"),
+        (put("splits", value={"names": ["train"]}), "file of the splits"),
+        (put("notes", value={"mean": float("nan")}), "NaN is no number"),
         (lambda described: described.pop("notes"), "notes"),
         (put("lowtide_store", value=0), "layout 0"),
         (put("lowtide_store", value="1"), "layout '1'"),

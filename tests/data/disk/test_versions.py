@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import pickle
 import shutil
 import subprocess
@@ -129,7 +131,7 @@ def test_a_version_that_was_never_made_current_is_cleaned(tmp_path: Path, monkey
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(versions, "sync_folder", killed)  # behind the renaming of the folder
+        patch.setattr(versions, "sync", killed)  # behind the renaming of the folder
         with pytest.raises(SystemExit):
             write(path, sequences([7]))
     assert_holds(Store(path), content)
@@ -155,6 +157,43 @@ def test_a_manifest_that_cannot_be_replaced_leaves_no_new_version(
         write(path, sequences([7]))
     assert folders(path) == ["v0001"]
     assert_holds(Store(path), content)
+
+
+def test_a_version_whose_readers_cannot_be_told_is_spared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a"
+    for number in range(2):
+        write(path, sequences([number + 1]))
+
+    def others(name: Path, flags: int, *mode: int) -> int:
+        if flags & os.O_RDWR and name == path / "v0001" / "manifest.json":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(name, flags, *mode)
+
+    opened = os.open
+    monkeypatch.setattr(os, "open", others)
+    write(path, sequences([9]))
+    assert folders(path) == ["v0001", "v0002", "v0003"]
+
+
+def test_a_folder_that_goes_while_it_is_written_to_is_said(tmp_path: Path) -> None:
+    def write_on() -> None:
+        with StoreWriter(tmp_path / "a", SCHEMA) as writer:
+            writer.add(*sequences([3])[0])
+            shutil.rmtree(tmp_path / "a")
+            writer.commit()
+
+    with pytest.raises(LowtideError, match="No such file"):
+        write_on()
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_version_whose_manifest_is_gone_is_no_version(tmp_path: Path) -> None:
+    pickled = pickle.dumps(write(tmp_path / "a", sequences([3])))
+    (tmp_path / "a" / "v0001" / "manifest.json").unlink()
+    with pytest.raises(LowtideError, match=r"manifest.json is damaged: it is not there"):
+        Store(tmp_path / "a")
+    with pytest.raises(LowtideError, match="not there any more"):
+        pickle.loads(pickled)  # noqa: S301 - made here
 
 
 def test_a_store_can_be_opened_by_who_may_not_write(tmp_path: Path) -> None:

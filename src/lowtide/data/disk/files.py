@@ -111,6 +111,23 @@ def disk_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def read_errors(path: Path) -> Iterator[None]:
+    """Say of an error while reading that it is not the content's fault.
+
+    Raises:
+        LowtideError: The system refused.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise LowtideError(
+            what=f"{path} cannot be read: {error.strerror or error}",
+            why="the system refuses it; nothing is known of the content",
+            fix="see that this user may read the store's folder and files, and that the disk is there",
+        ) from error
+
+
 def write_new(path: Path, data: bytes) -> Digest:
     """Write and sync a file that no one reads yet."""
     with HashedFile(path) as file:
@@ -128,21 +145,11 @@ def write_beside(path: Path, data: bytes) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder last."""
-    with disk_errors(folder):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def sync_file(path: Path) -> None:
-    """Make the bytes of a file last."""
+def sync(path: Path) -> None:
+    """Make the bytes of a file last, or the names in a folder."""
     with disk_errors(path):
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -152,20 +159,39 @@ def sync_file(path: Path) -> None:
 
 
 def digest(path: Path) -> Digest:
-    """Read a file through, in blocks."""
+    """Read a file through, in blocks.
+
+    Raises:
+        LowtideError: It cannot be read.
+    """
     hashed = hashlib.sha256()
     size = 0
-    with path.open("rb", buffering=0) as file:
+    with read_errors(path), path.open("rb", buffering=0) as file:
         while block := file.read(_BLOCK):
             hashed.update(block)
             size += len(block)
     return Digest(size, hashed.hexdigest())
 
 
+def read_whole(path: Path) -> bytes:
+    """All bytes of a small file.
+
+    Raises:
+        LowtideError: It cannot be read.
+    """
+    with read_errors(path):
+        return path.read_bytes()
+
+
 def plain_size(path: Path) -> int | None:
-    """The bytes of a plain file; None where there is none, or a link, a folder or a device in its place."""
-    try:
-        status = path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    """The bytes of a plain file; None where there is none, or a link, a folder or a device in its place.
+
+    Raises:
+        LowtideError: The system does not say.
+    """
+    with read_errors(path):
+        try:
+            status = path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
     return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from lowtide.data.disk.files import plain_size
+from lowtide.data.disk.files import plain_size, read_errors
 from lowtide.data.disk.manifest import damaged
 
 LENGTHS = "lengths.npy"
@@ -30,11 +31,12 @@ def map_lengths(path: Path, count: int) -> NDArray[np.int64]:
     """Map the lengths of this many sequences.
 
     Raises:
-        LowtideError: The file is not that of so many.
+        LowtideError: The file is not that of so many, or cannot be read.
     """
     if plain_size(path) != lengths_bytes(count):
         raise damaged(path, f"it has not the size of {count} lengths")
-    with path.open("rb") as file:
-        if file.read(HEADER_BYTES) != npy_header(count):
-            raise damaged(path, f"it does not begin like an array of {count} lengths")
-    return np.memmap(path, dtype="<i8", mode="r", offset=HEADER_BYTES, shape=(count,))
+    with read_errors(path), pa.memory_map(str(path)) as mapped:
+        content = mapped.read_buffer()  # the mapping stays, no descriptor does
+    if content[:HEADER_BYTES].to_pybytes() != npy_header(count):
+        raise damaged(path, f"it does not begin like an array of {count} lengths")
+    return np.frombuffer(content, dtype="<i8", offset=HEADER_BYTES, count=count)

@@ -24,6 +24,8 @@ from lowtide.errors import LowtideError
 FORMAT = 1
 """The layout that this version writes, and the newest that it reads."""
 MANIFEST = "manifest.json"
+SPLITS = "splits.npy"
+"""The array that says which sequences belong to which part."""
 _KIND = "lowtide_store"
 _CHECKSUM = re.compile(rb'"checksum": "([0-9a-f]{64})"\n}\n\Z')
 _FOLDER = re.compile(r"v[0-9]{4,12}")
@@ -233,7 +235,7 @@ def _sealed(data: bytes) -> bytes:
 
 def _parsed(data: bytes, path: Path) -> dict[str, Any]:
     try:
-        described = json.loads(data)
+        described = json.loads(data, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise damaged(path, f"it is not JSON ({error})") from error
     made = described.get(_KIND) if isinstance(described, dict) else None
@@ -250,6 +252,10 @@ def _parsed(data: bytes, path: Path) -> dict[str, Any]:
             fix="pip install --upgrade lowtide",
         )
     return dict(described)
+
+
+def _refuse_constant(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
 
 
 @dataclass(frozen=True)
@@ -295,6 +301,8 @@ def _agree(made: Manifest) -> None:
     newest = max(version_of(entry.folder) or 0 for entry in made.files)
     if newest > made.version:
         raise ValueError(f"version {made.version} names files of version {newest}")
+    if made.splits is not None and SPLITS not in made.arrays:
+        raise ValueError("the file of the splits is not named")
     missing = {f.vocabulary for f in made.schema.fields if f.vocabulary is not None} - set(made.vocabularies)
     if missing:
         raise ValueError(f"there is no vocabulary {min(missing)!r}")

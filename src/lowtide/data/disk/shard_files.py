@@ -24,7 +24,7 @@ from lowtide.data.disk.files import (
     digest,
     disk_errors,
     plain_size,
-    sync_file,
+    sync,
     write_all,
     write_beside,
 )
@@ -93,7 +93,7 @@ class ShardFiles:
             self._lengths.seek(0)
             write_all(self._lengths, npy_header(len(self._before) + self.written.sequences))
             self._lengths.close()
-        sync_file(path)
+        sync(path)
         return digest(path)
 
     def forget_progress(self) -> None:
@@ -123,7 +123,7 @@ class ShardFiles:
         self.written.shards.append(entry)
         self._sink, self._writer, self._batches = None, None, []
         if self._open_steps < 0:
-            sync_file(self._folder / LENGTHS)
+            sync(self._folder / LENGTHS)
             write_beside(self._folder / _PROGRESS, json.dumps(vars(self.written)).encode())
 
     def _count(self, lengths: NDArray[np.int64], *, incomplete: bool) -> None:

@@ -7,20 +7,19 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.data.disk.files import write_new
-from lowtide.data.disk.manifest import FileEntry, Manifest, damaged, folder_of
+from lowtide.data.disk.files import read_errors, read_whole, write_new
+from lowtide.data.disk.manifest import SPLITS, FileEntry, Manifest, damaged, folder_of
 from lowtide.errors import LowtideError
 
 if TYPE_CHECKING:
     from lowtide.data.splitting.splits import Splits
     from lowtide.data.transforms import Transform
-
-SPLITS = "splits.npy"
 
 
 @dataclass(frozen=True)
@@ -45,11 +44,11 @@ class Supplements:
             What it is with them, with every file where it will lie.
 
         Raises:
-            LowtideError: They do not belong to these data, or the disk is full.
+            LowtideError: They do not belong to these data, are no plain values, or the disk is full.
         """
         made = replace(
             onto,
-            notes=onto.notes if self.notes is None else dict(self.notes),
+            notes=onto.notes if self.notes is None else _plain(self.notes),
             vocabularies={**onto.vocabularies, **self._vocabularies(store, building, onto)},
             documents={**onto.documents, **self._documents(building)},
         )
@@ -93,8 +92,8 @@ def read_vocabulary(path: Path) -> list[str]:
         LowtideError: The file holds something else.
     """
     try:
-        entries = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        entries = json.loads(read_whole(path))
+    except (ValueError, RecursionError) as error:
         raise damaged(path, str(error)) from error
     if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
         raise damaged(path, "it is not a list of texts")
@@ -110,11 +109,12 @@ def read_splits(path: Path, described: Mapping[str, Any], sequences: int) -> Spl
     from lowtide.data.splitting.splits import Splits  # noqa: PLC0415 - few stores' readers need them
 
     try:
-        values = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
+        with read_errors(path):
+            values = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, SyntaxError, TokenError) as error:  # NumPy reads a file's head like a line of Python
         raise damaged(path, str(error)) from error
-    if len(values) != sequences:
-        raise damaged(path, f"it splits {len(values)} sequences, and the store has {sequences}")
+    if values.shape[:1] != (sequences,):
+        raise damaged(path, f"it holds numbers of shape {values.shape}, and the store has {sequences} sequences")
     return Splits.from_json(described, values)
 
 
@@ -135,6 +135,18 @@ def check_vocabulary_grows(name: str, before: Sequence[str], after: Sequence[str
 def _written(building: Path, name: str, data: bytes) -> FileEntry:
     made = write_new(building / name, data)
     return FileEntry(building.name, name, made.bytes, made.sha256)
+
+
+def _plain(notes: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        json.dumps(notes, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise LowtideError(
+            what=f"notes={str(notes)[:80]} cannot be written as JSON: {error}",
+            why="they are kept in the store's manifest",
+            fix="give text, finite numbers, and lists and dictionaries of them",
+        ) from error
+    return dict(notes)
 
 
 def _npy(values: NDArray[Any]) -> bytes:

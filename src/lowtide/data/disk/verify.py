@@ -60,15 +60,15 @@ def verify_version(store: Path, manifest: Manifest) -> Verified:
 
 def _fault(store: Path, entry: FileEntry) -> str | None:
     path = store / entry.path
-    size = plain_size(path)
-    if size is None:
-        return "it is not there"
-    if size != entry.bytes:
-        return f"it has {size} bytes of {entry.bytes}"
     try:
+        size = plain_size(path)
+        if size is None:
+            return "it is not there"
+        if size != entry.bytes:
+            return f"it has {size} bytes of {entry.bytes}"
         found = digest(path)
-    except OSError as error:
-        return f"it cannot be read: {error.strerror}"
+    except LowtideError as error:
+        return error.what
     return None if found.sha256 == entry.sha256 else "its bytes are not those that were written"
 
 

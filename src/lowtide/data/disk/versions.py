@@ -17,10 +17,10 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from lowtide.data.disk.files import disk_errors, plain_size, sync_folder, write_beside
+from lowtide.data.disk.files import disk_errors, plain_size, read_errors, read_whole, sync, write_beside
 from lowtide.data.disk.manifest import MANIFEST, Manifest, damaged, folder_of, version_of
 from lowtide.errors import LowtideError
 
@@ -34,12 +34,12 @@ def read_current(store: Path) -> Manifest:
     """The manifest of a store's current version.
 
     Raises:
-        LowtideError: There is no store, or its manifest is damaged or newer than this Lowtide.
+        LowtideError: There is no store, or its manifest is damaged, newer than this Lowtide, or not to be read.
     """
     path = store / MANIFEST
     if plain_size(path) is None:
         raise _no_store(store)
-    return Manifest.from_bytes(path.read_bytes(), path)
+    return Manifest.from_bytes(read_whole(path), path)
 
 
 def read_version(store: Path, version: int) -> Manifest | None:
@@ -47,7 +47,7 @@ def read_version(store: Path, version: int) -> Manifest | None:
     path = store / folder_of(version) / MANIFEST
     if path.parent.is_symlink() or plain_size(path) is None:
         return None
-    manifest = Manifest.from_bytes(path.read_bytes(), path)
+    manifest = Manifest.from_bytes(read_whole(path), path)
     if manifest.version != version:
         raise damaged(path, f"it is the manifest of version {manifest.version}")
     return manifest
@@ -56,13 +56,12 @@ def read_version(store: Path, version: int) -> Manifest | None:
 class Reading:
     """A version that cleaning spares as long as this object, or a fork of its process, lives."""
 
-    def __init__(self, store: Path, version: int) -> None:
+    def __init__(self, path: Path) -> None:
         """Lock the version's manifest among other readers.
 
         Raises:
-            FileNotFoundError: The version was removed meanwhile.
+            OSError: It cannot be opened; the version was removed meanwhile, for instance.
         """
-        path = store / folder_of(version) / MANIFEST
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         _lock(self._descriptor, fcntl.LOCK_SH)
         if not path.exists():  # removed between opening and locking
@@ -84,14 +83,26 @@ class Reading:
 
 def open_current(store: Path) -> tuple[Manifest, Reading]:
     """The current version, and the hold on it; tried again where it is replaced and removed meanwhile."""
-    for attempt in range(_ATTEMPTS):
+    for _ in range(_ATTEMPTS):
         manifest = read_current(store)
+        reading = hold(store, manifest.version)
+        if reading is not None:
+            return manifest, reading
+    raise damaged(store / folder_of(manifest.version) / MANIFEST, "it is not there")
+
+
+def hold(store: Path, version: int) -> Reading | None:
+    """The hold on a version; None where it was removed.
+
+    Raises:
+        LowtideError: Its manifest cannot be read.
+    """
+    path = store / folder_of(version) / MANIFEST
+    with read_errors(path):
         try:
-            return manifest, Reading(store, manifest.version)
-        except OSError as error:
-            if attempt == _ATTEMPTS - 1 or not isinstance(error, FileNotFoundError):
-                raise damaged(store / folder_of(manifest.version) / MANIFEST, str(error.strerror)) from error
-    raise AssertionError
+            return Reading(path)
+        except FileNotFoundError:
+            return None
 
 
 @contextmanager
@@ -101,18 +112,19 @@ def writing(store: Path) -> Iterator[None]:
     Raises:
         LowtideError: Another process writes to it, the folder holds other things, or cannot be written.
     """
-    made = not store.exists()
     with disk_errors(store):
+        made = not store.exists()
         store.mkdir(parents=True, exist_ok=True)
-    _refuse_other_folders(store)
+        _refuse_other_folders(store)
     descriptor = _lock_writer(store / WRITER)
     try:
         yield
     finally:
-        if {path.name for path in store.iterdir()} == {WRITER}:
-            (store / WRITER).unlink()
-            if made:
-                store.rmdir()
+        with suppress(OSError):  # the folder may be gone; what is wrong with it was said before
+            if {path.name for path in store.iterdir()} == {WRITER}:
+                (store / WRITER).unlink()
+                if made:
+                    store.rmdir()
         os.close(descriptor)
 
 
@@ -128,14 +140,14 @@ def publish(store: Path, building: Path, manifest: Manifest) -> None:
     write_beside(building / MANIFEST, data)
     with disk_errors(store):
         building.rename(store / folder_of(manifest.version))
-    sync_folder(store)
+    sync(store)
     try:
         write_beside(store / MANIFEST, data)
     except BaseException:
         if current_version(store) != manifest.version:
             _remove(store / folder_of(manifest.version))
         raise
-    sync_folder(store.parent)
+    sync(store.parent)
 
 
 def next_version(store: Path) -> int:
@@ -192,9 +204,11 @@ def _remove(path: Path) -> None:
 
 
 def _is_read(folder: Path) -> bool:
-    """Whether anybody holds this version."""
+    """Whether anybody holds this version, or may do so for all that can be told."""
     try:
         descriptor = os.open(folder / MANIFEST, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except PermissionError:
+        return True
     except OSError:
         return False
     try:

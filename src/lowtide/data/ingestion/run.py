@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lowtide.data.disk.supplements import SPLITS, read_splits
+from lowtide.data.disk.manifest import SPLITS
+from lowtide.data.disk.supplements import read_splits
 from lowtide.data.disk.writer import StoreWriter
 from lowtide.data.fields import Schema
 from lowtide.data.ingestion.chunk_encoder import ChunkEncoder
