@@ -45,3 +45,10 @@ def test_the_kernel_is_never_given_another_type() -> None:
         tables().copy(np.array([[1, 0, 0, 2, 0, 0]]), np.empty((1, 2, 4), np.float32)[..., ::2])
     with pytest.raises(AssertionError):
         tables().set(0, np.array([0, 1]), np.empty((1, 3), np.float32))
+
+
+def test_a_table_that_is_set_again_stays_where_it_was() -> None:
+    found = tables()
+    found.set(1, np.array([0, 1]), np.full((1, 2), 9, np.float32))
+    assert found.copy(np.array([[1, 1, 0, 1, 0, 0]]), out := np.zeros((1, 1, 2), np.float32)) is None
+    assert out.tolist() == [[[4, 5]]]

@@ -34,7 +34,7 @@ class StepTables:
         return np.unique(tables[unknown]).tolist() if unknown.any() else []
 
     def set(self, table: int, offsets: Counts, values: Array) -> None:
-        """Say where a table lies.
+        """Say where a table lies. Said twice, the first holds: another thread may be copying from there.
 
         Args:
             table: Its number.
@@ -45,7 +45,7 @@ class StepTables:
         assert offsets.flags.c_contiguous
         assert values.flags.c_contiguous
         assert (values.dtype, values.shape[1:]) == (self._dtype, self._step_shape)
-        self._kept[table] = (offsets, values)
+        offsets, values = self._kept.setdefault(table, (offsets, values))
         self._entries[table] = (offsets.ctypes.data, values.ctypes.data, len(offsets) - 1, len(values))
 
     def copy(self, spans: Counts, out: Array, *, batch_first: bool = True) -> int | None:
