@@ -67,8 +67,9 @@ def test_a_line_with_another_number_of_values_is_named(tmp_path: Path, line: str
 @pytest.mark.parametrize("column", ["x", "u"])
 def test_a_value_of_another_type_far_down_is_named(tmp_path: Path, column: str) -> None:
     odd = {"x": "1,99999,abc", "u": "abc,99999,1"}[column]
+    place = {"x": "line 25002", "u": "row 25001 after the header"}[column]
     path = write(tmp_path, f"u,t,x\n{MANY}{odd}\n")
-    with refused(tmp_path, f"{path}, line 25002, column '{column}'", "'abc' is no"):
+    with refused(tmp_path, f"{path}, {place}, column '{column}'", "'abc' is no"):
         quietly(path, tmp_path / "store", **ASKED)
 
 
@@ -173,3 +174,14 @@ def test_numbers_with_leading_zeros_stay_different_names(tmp_path: Path) -> None
 def test_tables_called_txt_are_read_where_columns_are_asked_for(tmp_path: Path) -> None:
     path = write(tmp_path, "u\tt\tx\n1\t1\t5\n", "a.txt")
     assert content(quietly(path, tmp_path / "store", **ASKED)) == {1: {"x": [5.0]}}
+
+
+@pytest.mark.parametrize("text", [",u,t,x\n0,1,1,2\n1,1,2,3\n", "u,t,x,\n1,1,2,\n1,2,3,\n"])
+def test_a_column_without_a_name_is_let_be(tmp_path: Path, text: str) -> None:
+    assert content(quietly(write(tmp_path, text), tmp_path / "store", **ASKED)) == {1: {"x": [2.0, 3.0]}}
+
+
+def test_a_longer_line_among_the_first_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "u,t,x\n1,1,1\n1,2,3,4\n")
+    with refused(tmp_path, f"{path}, line 3: 4 values where the header has 3 columns"):
+        quietly(path, tmp_path / "store", **ASKED)

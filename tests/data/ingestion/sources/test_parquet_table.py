@@ -38,10 +38,11 @@ def test_a_damaged_page_is_an_error(tmp_path: Path) -> None:
         quietly(path, tmp_path / "store", **ASKED)
 
 
-def test_a_file_that_lacks_a_column_is_named(tmp_path: Path) -> None:
-    pq.write_table(TABLE, tmp_path / "a.parquet")
-    pq.write_table(TABLE.drop(["x"]), tmp_path / "b.parquet")
-    with refused(tmp_path, f"{tmp_path / 'b.parquet'} has no column 'x'"):
+@pytest.mark.parametrize("lacking", ["a", "b"])
+def test_a_file_that_lacks_a_column_is_named(tmp_path: Path, lacking: str) -> None:
+    for name in ("a", "b"):
+        pq.write_table(TABLE.drop(["x"]) if name == lacking else TABLE, tmp_path / f"{name}.parquet")
+    with refused(tmp_path, f"{tmp_path / lacking}.parquet has no column 'x'"):
         quietly(tmp_path, tmp_path / "store", **ASKED)
 
 
@@ -79,3 +80,23 @@ def test_folders_named_by_values_are_columns(tmp_path: Path) -> None:
         pq.write_table(TABLE, tmp_path / f"shop={shop}" / "a.parquet")
     store = quietly(tmp_path, tmp_path / "store", sequence="shop", order="t", inputs="x")
     assert content(store) == {"north": {"x": [1.0, 2.0]}, "south": {"x": [1.0, 2.0]}}
+
+
+def test_whole_numbers_in_the_first_file_do_not_round_those_of_the_next(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"u": [1, 1], "t": [1, 2], "x": [1, 2]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"u": [1, 2], "t": [1.5, 1.0], "x": [2.5, 1e30]}), tmp_path / "b.parquet")
+    store = quietly(tmp_path, tmp_path / "store", **ASKED, dtypes={"x": "float64"})
+    assert content(store) == {1: {"x": [1.0, 2.5, 2.0]}, 2: {"x": [1e30]}}
+
+
+def test_files_with_text_and_numbers_in_a_column_are_named(tmp_path: Path) -> None:
+    pq.write_table(TABLE, tmp_path / "a.parquet")
+    pq.write_table(TABLE.set_column(2, "x", pa.array(["3", "4"])), tmp_path / "b.parquet")
+    with refused(tmp_path, f"{tmp_path / 'b.parquet'} has the column 'x' as string", "double"):
+        quietly(tmp_path, tmp_path / "store", **ASKED)
+
+
+def test_a_key_that_is_nan_is_missing(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"u": [1.0, float("nan")], "t": [1, 2], "x": [1.0, 2.0]}), tmp_path / "a.parquet")
+    with refused(tmp_path, "a.parquet, row 2: column 'u' is missing"):
+        quietly(tmp_path, tmp_path / "store", **ASKED)

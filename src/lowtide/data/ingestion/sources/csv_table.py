@@ -20,10 +20,10 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from lowtide.data.disk.files import disk_errors
-from lowtide.data.ingestion.progress import Meter
 from lowtide.data.ingestion.sources.column import ColumnType, column_type
 from lowtide.data.ingestion.sources.duck import Duck, name, select, text
-from lowtide.data.ingestion.sources.table import FILE, ROW, identity_of, names_of, rows_guessed
+from lowtide.data.ingestion.sources.guessed_table import GuessedTable
+from lowtide.data.ingestion.sources.table import FILE, ROW, names_of
 from lowtide.data.text.decoding import DecodingCounts, decoded_blocks
 from lowtide.errors import LowtideError
 
@@ -58,10 +58,10 @@ class _Header:
     separator: str
 
 
-class CsvTable:
+class CsvTable(GuessedTable):
     """Rows of CSV files."""
 
-    types_guessed = True
+    row_counted = " after the header"
 
     def __init__(self, duck: Duck, paths: Sequence[Path], wanted: set[str], form: CsvFormat) -> None:
         """Look at the first line of every file.
@@ -75,8 +75,7 @@ class CsvTable:
         Raises:
             LowtideError: A file cannot be read, or lacks a column.
         """
-        self._duck = duck
-        self._paths = tuple(paths)
+        super().__init__(duck, paths)
         self._form = form
         self._wanted = wanted - {FILE}
         self._any_rows = False
@@ -85,8 +84,6 @@ class CsvTable:
             raise _no_header(paths[0], "it holds a header and no row" + " (the others too)" * (len(paths) > 1))
         self._readable = tuple(map(str, paths))
         self._copied = False
-        self.rows: int | None = None
-        self.bytes: int | None = sum(path.stat().st_size for path in paths)
 
     @cached_property
     def columns(self) -> Mapping[str, ColumnType]:
@@ -94,16 +91,6 @@ class CsvTable:
         shared = set.intersection(*(set(header.names) for header in self._headers))
         sniffed = {column: told for column, told in self._sniffed.items() if column in shared}
         return {FILE: column_type("VARCHAR"), **{column: column_type(told) for column, told in sniffed.items()}}
-
-    @property
-    def rows_about(self) -> int:
-        """How many rows there are, guessed from the first lines."""
-        return rows_guessed(self._paths)
-
-    @property
-    def identity(self) -> Mapping[str, object] | None:
-        """The files' names, sizes and times."""
-        return identity_of(self._paths)
 
     def prepare(self, scratch: Path) -> None:
         """Write the files once more in UTF-8, where they are in another encoding."""
@@ -130,39 +117,8 @@ class CsvTable:
             )
         return f"({' UNION ALL '.join(self._groups(wanted, numbered=numbered))})"
 
-    def read_as(self, column: str, wanted: str) -> ColumnType:
-        """The type in which the relation has a column."""
-        return column_type(wanted) if wanted else self.columns[column]
-
-    def where(self, wanted: Mapping[str, str], condition: str, **tables: object) -> str | None:
-        """File and row of the first row that meets a condition."""
-        for number, (path, header) in enumerate(zip(self._paths, self._headers, strict=True)):
-            relation = self._select([number], header, wanted, numbered=True, group=0)
-            found = self._duck.rows(select({ROW: ROW}, f"({relation})", where=condition, limit=1), **tables)
-            if found:
-                return f"{path}, row {found[0][0]} after the header"
-        return None
-
-    @property
-    def row_bytes(self) -> int:
-        """The bytes of a row in memory, about: half of those of its text."""
-        return max(1, (self.bytes or 0) // 2 // max(1, self.rows_about))
-
-    def batches(self, columns: Sequence[str], rows: int, meter: Meter) -> Iterator[pa.RecordBatch]:
-        """Some columns, about so many rows at once, in order."""
-        query = select({column: name(column) for column in columns}, self.relation(dict.fromkeys(columns, "")))
-        yield from self._duck.stream(query, rows, in_order=True, meter=meter)
-
-    def place_of(self, row: int) -> str:
-        """Where a row is, by its number among all."""
-        left = row
-        for number, path in enumerate(self._paths):
-            relation = self._select([number], self._headers[number], {}, numbered=True, group=0)
-            rows = self._duck.rows(select({"rows": "count(*)"}, f"({relation})"))[0][0]
-            if left < rows:
-                return f"{path}, row {left + 1} after the header"
-            left -= rows
-        return f"row {row + 1}"
+    def _of_file(self, number: int, wanted: Mapping[str, str]) -> str:
+        return self._select([number], self._headers[number], wanted, numbered=True, group=0)
 
     def _groups(self, wanted: Mapping[str, str], *, numbered: bool) -> Iterator[str]:
         """A query for each run of files with one header."""
@@ -209,14 +165,14 @@ class CsvTable:
 
     @cached_property
     def _sniffed(self) -> dict[str, str]:
-        return {column["name"]: column["type"] for column in self._sniff[0]}
+        return self._sniff[0]
 
     @cached_property
     def _date_formats(self) -> dict[str, str | None]:
         return {"dateformat": self._sniff[1], "timestampformat": self._sniff[2]}
 
     @cached_property
-    def _sniff(self) -> tuple[list[dict[str, str]], str | None, str | None]:
+    def _sniff(self) -> tuple[dict[str, str], str | None, str | None]:
         """What DuckDB thinks of the first rows of the largest file."""
         number = max(range(len(self._paths)), key=lambda place: self._paths[place].stat().st_size)
         header = self._headers[number]
@@ -237,7 +193,11 @@ class CsvTable:
                 # It does not say why; reading does.
                 self._read_through(path, header)
                 raise
-        return columns, dates, timestamps
+            if len(columns) != len(header.names):
+                self._read_through(path, header)
+                raise _no_header(path, f"its rows have {len(columns)} values, its header {len(header.names)} columns")
+        types = {column: found["type"] for column, found in zip(header.names, columns, strict=True)}
+        return types, dates, timestamps
 
     def _read_through(self, path: Path, header: _Header) -> None:
         """Read every value as text, to find what is wrong with the file."""
@@ -279,7 +239,8 @@ class CsvTable:
             names = next(csv.reader(io.StringIO(head, newline=""), delimiter=separator), [])
         except csv.Error as error:
             raise _no_header(path, f"its first line cannot be read ({error})") from error
-        return _Header(tuple(column.strip() for column in names), separator)
+        # A column without a name, as pandas writes the one of its index, is called as DuckDB calls it.
+        return _Header(tuple(column.strip() or f"column{place}" for place, column in enumerate(names)), separator)
 
     def _head(self, path: Path) -> str:
         if not self._form.utf8:

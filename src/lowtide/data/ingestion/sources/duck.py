@@ -19,6 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from lowtide.data.ingestion.progress import Meter
+from lowtide.data.ingestion.sources.whole_numbers import NOT_WHOLE
 from lowtide.errors import LowtideError
 
 _THREAD_BYTES = 64 << 20
@@ -79,8 +80,9 @@ class Duck:
 
     def register(self, name: str, table: object) -> None:
         """Make an object in memory a table."""
-        self._connection.register(name, table)
-        self._aside.register(name, table)
+        with self._errors_told():
+            self._connection.register(name, table)
+            self._aside.register(name, table)
 
     def rows(self, sql: str, **tables: object) -> list[tuple[Any, ...]]:
         """All rows of a small result; also while another result is being streamed.
@@ -191,7 +193,7 @@ def explained(message: str, real_names: Mapping[str, str], memory: int) -> Lowti
     for mark, tell in _EXPLAINED.items():
         if mark in message:
             what, why, fix = tell(message, memory)
-            kind = UnconvertedError if tell is _unconverted else LowtideError
+            kind = UnconvertedError if tell in {_unconverted, _not_whole} else LowtideError
             return kind(what=f"{place}: {what}" if place else what, why=why, fix=fix)
     return LowtideError(
         what=f"{place}: {_shortened(first)}" if place else _shortened(first),
@@ -219,6 +221,18 @@ def _unconverted(message: str, _: int) -> Told:
         (
             f"correct the value; or name it in missing_text, if it means that there is none; or read {column!r} as "
             'text: dtypes= says "category", or "text" for the sequence and order columns'
+        ),
+    )
+
+
+def _not_whole(message: str, _: int) -> Told:
+    value = re.search(rf'{NOT_WHOLE}: "(.*)"', message, re.DOTALL)
+    return (
+        f"{value[1] if value else 'a value'!r} is no whole number, as the first rows are",
+        'it would be rounded; or "007" and "7" would become one name',
+        (
+            'correct the value; or say what the column is: dtypes= says "text" of the sequence column, "float64" of '
+            "the order column or of a field"
         ),
     )
 
@@ -285,6 +299,7 @@ def _missing_column(message: str, _: int) -> Told:
 _EXPLAINED: Mapping[str, Callable[[str, int], Told]] = {
     "Expected Number of Columns": _ragged,
     "Could not convert string": _unconverted,
+    NOT_WHOLE: _not_whole,
     "Invalid unicode": _encoding,
     _NO_JSON: _no_json,
     "unterminated quote": _quote,

@@ -13,7 +13,7 @@ import pyarrow as pa
 from lowtide.data.ingestion.progress import Meter
 from lowtide.data.ingestion.sources.column import ColumnType, column_type
 from lowtide.data.ingestion.sources.duck import Duck, name, select
-from lowtide.data.ingestion.sources.table import ROW, identity_of
+from lowtide.data.ingestion.sources.table import ROW, check_types, identity_of
 from lowtide.errors import LowtideError
 
 _NAME = "lowtide_frame"
@@ -87,17 +87,17 @@ class FrameTable:
         """Where a row is, by its number."""
         return f"row {row} (counted from 0)"
 
-    def batches(self, columns: Sequence[str], rows: int, meter: Meter) -> Iterator[pa.RecordBatch]:
+    def batches(self, wanted: Mapping[str, str], rows: int, meter: Meter) -> Iterator[pa.RecordBatch]:
         """Some columns, so many rows at once, in order."""
         meter.begin("writing")
         frame = self._frame
         if _is_dataset(frame):
-            yield from frame.to_batches(columns=list(columns), batch_size=rows, batch_readahead=1, fragment_readahead=1)
+            yield from frame.to_batches(columns=list(wanted), batch_size=rows, batch_readahead=1, fragment_readahead=1)
         elif isinstance(frame, pa.Table):
-            yield from frame.select(list(columns)).to_batches(max_chunksize=rows)
+            yield from frame.select(list(wanted)).to_batches(max_chunksize=rows)
         else:
             for start in range(0, len(frame), rows):
-                some = frame.iloc[start : start + rows][list(columns)]
+                some = frame.iloc[start : start + rows][list(wanted)]
                 yield from pa.Table.from_pandas(some, preserve_index=False).combine_chunks().to_batches()
 
 
@@ -108,25 +108,31 @@ def is_frame(source: object) -> bool:
     return _is_dataset(source) or _is_of("pandas", "DataFrame", source) or _is_polars(source)
 
 
-def arrow_files(paths: Sequence[Path]) -> Any:  # noqa: ANN401 - pyarrow.dataset.Dataset
+def arrow_files(paths: Sequence[Path], wanted: set[str]) -> Any:  # noqa: ANN401 - pyarrow.dataset.Dataset
     """Arrow IPC files, which are read when they are wanted.
 
+    Args:
+        paths: The files, in their order.
+        wanted: Columns that every file must have.
+
     Raises:
-        LowtideError: One is no whole Arrow file.
+        LowtideError: One is no whole Arrow file, or lacks a column.
     """
     import pyarrow.dataset as ds  # noqa: PLC0415 - brings pandas, where that is installed
 
     try:
         found = ds.dataset([str(path) for path in paths], format="ipc")
-        for fragment in found.get_fragments():
-            fragment.count_rows()
+        schemas = [fragment.physical_schema for fragment in found.get_fragments() if fragment.count_rows() >= 0]
+        # Otherwise the types of the first file go for all.
+        together = pa.unify_schemas(schemas, promote_options="permissive")
     except (pa.ArrowException, OSError) as error:
         raise LowtideError(
             what=f"{', '.join(map(str, paths[:3]))} cannot be read as Arrow files: {error}",
             why="an Arrow file ends with what says what is in it; streams, and files cut short, have no such end",
             fix="write it again as an Arrow file, or leave it out of the sources",
         ) from error
-    return found
+    check_types(paths, [{name: schema.field(name).type for name in wanted & set(schema.names)} for schema in schemas])
+    return ds.dataset([str(path) for path in paths], schema=together, format="ipc")
 
 
 def _scannable(frame: Any) -> Any:  # noqa: ANN401 - of packages that need not be there

@@ -11,10 +11,13 @@ from lowtide.data.ingestion.request import Request
 from lowtide.data.ingestion.sources.column import ColumnType
 from lowtide.data.ingestion.sources.duck import Duck, name, select
 from lowtide.data.ingestion.sources.table import Table
+from lowtide.data.ingestion.sources.whole_numbers import no_name, no_whole, refusing
 from lowtide.errors import LowtideError
 
 _SAMPLE = 1000
 _TYPES: Mapping[str, str] = {"text": "VARCHAR", "int64": "BIGINT", "float64": "DOUBLE", "timestamp": "TIMESTAMP"}
+_WHOLE = "BIGINT"
+_TEXT = "VARCHAR"
 # DuckDB takes whole numbers of either sign in JSON for HUGEINT; what is beyond BIGINT is an error when it is read.
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT"}
 _FLOATS = {"FLOAT", "DOUBLE"}
@@ -31,6 +34,8 @@ class Key:
     """As what a text file's column is best read; "": as it seems to be."""
     id_type: IdType
     """For the sequence: the type of the names."""
+    unfit: str = ""
+    """In SQL, whether a value is none of the key's; then the expression is an error. "": DuckDB itself sees to it."""
 
 
 def sequence_key(request: Request, table: Table) -> Key:
@@ -45,8 +50,12 @@ def sequence_key(request: Request, table: Table) -> Key:
     if told.depth or told.kind == "other":
         raise _unsortable("sequence", column, told, "name a column of numbers or text")
     if asked == "int64" or (not asked and told.told in _INTEGERS):
-        return Key(column, f"CAST({name(column)} AS BIGINT)", "BIGINT", "int64")
-    return Key(column, f"CAST({name(column)} AS VARCHAR)", "VARCHAR", "string")
+        if table.types_guessed or told.kind == "text":
+            return _refusing(column, no_name(name(column)), "int64")
+        if told.told not in _INTEGERS:
+            return _refusing(column, no_whole(_known(column, told)), "int64", told)
+        return Key(column, f"CAST({name(column)} AS BIGINT)", "", "int64")
+    return Key(column, f"CAST({_known(column, told)} AS VARCHAR)", _TEXT, "string")
 
 
 def order_key(request: Request, table: Table, duck: Duck) -> Key:
@@ -70,11 +79,32 @@ def order_key(request: Request, table: Table, duck: Duck) -> Key:
                 f'"timestamp" (2024-01-31 10:00:00); or say "text" where its order is meant',
             )
         asked = "timestamp"
-    made = _TYPES.get(asked, "BIGINT" if told.told == "HUGEINT" else "")
+    made = _TYPES.get(asked, "")
+    if table.types_guessed and not asked:
+        made = _WHOLE if told.told in _INTEGERS else ""
+    if told.told == "INTERVAL":
+        return Key(column, f"epoch_us({name(column)})", "", "string")
+    if made == _WHOLE and (table.types_guessed or told.kind == "text"):
+        return _refusing(column, no_whole(name(column)), "string")
+    if made == _WHOLE and told.told not in _INTEGERS:
+        return _refusing(column, no_whole(_known(column, told)), "string", told)
     plain = f"CAST({name(column)} AS {made})" if made else name(column)
-    floating = (made or told.told) in _FLOATS
-    expression = f"CASE WHEN isnan({plain}) THEN NULL ELSE {plain} END" if floating else plain
-    return Key(column, expression, made, "string")
+    return Key(column, _not_nan(plain) if (made or told.told) in _FLOATS else plain, made, "string")
+
+
+def _refusing(column: str, unfit: str, id_type: IdType, told: ColumnType | None = None) -> Key:
+    """Whole numbers, of a column that is read as text, or as what it was told to be."""
+    value = name(column) if told is None else _known(column, told)
+    return Key(column, refusing(value, unfit), _TEXT if told is None else "", id_type, unfit)
+
+
+def _known(column: str, told: ColumnType) -> str:
+    """The column, its NaN missing."""
+    return _not_nan(name(column)) if told.told in _FLOATS else name(column)
+
+
+def _not_nan(value: str) -> str:
+    return f"CASE WHEN isnan({value}) THEN NULL ELSE {value} END"
 
 
 def _asked(request: Request, column: str, allowed: tuple[str, ...]) -> str:

@@ -6,7 +6,7 @@ several features a step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from lowtide.data.fields import Array
 from lowtide.data.ingestion.field_plan import FieldPlan, plan_fields, required
 from lowtide.data.ingestion.progress import Meter
-from lowtide.data.ingestion.request import Request
 from lowtide.data.ingestion.sources.chunk import Raw, RawChunk, offsets_of
 from lowtide.data.ingestion.sources.disk_space import check_disk
-from lowtide.data.ingestion.sources.row_names import RowNames
-from lowtide.data.ingestion.sources.source import Place, Setting, Source
-from lowtide.data.ingestion.sources.table import Table
+from lowtide.data.ingestion.sources.row_source import RowSource
+from lowtide.data.ingestion.sources.source import Place, Setting
+from lowtide.data.ingestion.sources.values import row_type
 from lowtide.errors import LowtideError
 
 _BATCH_BYTES = 8 << 20
@@ -32,24 +31,11 @@ _NESTED = 2
 _PEEKED_ROWS = 64
 
 
-class ListRows(Source):
-    """Rows as sequences."""
-
-    def __init__(self, table: Table, request: Request) -> None:
-        """Look at the columns, and at the first rows of those with several features a step."""
-        self._table = table
-        self._request = request
-        self._names = RowNames(request.sequence, table.columns)
-        self.id_type = self._names.id_type
-        self.names_differ = self._names.column is None
-
-    @property
-    def identity(self) -> Mapping[str, object] | None:
-        """What the content follows from."""
-        return self._table.identity
+class ListRows(RowSource):
+    """Rows as sequences, their steps in lists."""
 
     def plan(self) -> tuple[FieldPlan, ...]:
-        """The fields that were asked for."""
+        """The fields that were asked for; first rows are looked at where they have several features a step."""
         columns = dict(self._table.columns)
         for name in self._request.column_names:
             told = required(name, columns, "ingest")
@@ -60,13 +46,16 @@ class ListRows(Source):
     def chunks(self, fields: Sequence[FieldPlan], setting: Setting) -> Iterator[RawChunk]:
         """The rows in order."""
         table = self._table
-        columns = list(dict.fromkeys([*self._names.columns, *(name for plan in fields for name in plan.columns)]))
+        wanted = dict(self._names.wanted)
+        for plan in fields:
+            for name in plan.columns:
+                wanted.setdefault(name, row_type(plan, table.columns[name]))
         setting.meter.expect(source_bytes=table.bytes)
         check_disk(setting.scratch, stored=(table.rows or 0) * table.row_bytes, sorted_bytes=0)
         rows = max(1, min(_MOST_ROWS, _BATCH_BYTES // max(1, table.row_bytes)))
         setting.meter.begin("writing")
         done = 0
-        for batch in table.batches(columns, rows, setting.meter):
+        for batch in table.batches(wanted, rows, setting.meter):
             yield from self._chunk(batch, fields, done, setting)
             done += batch.num_rows
             if table.rows:
@@ -151,7 +140,7 @@ class ListRows(Source):
 
     def _peek_width(self, name: str) -> int | None:
         """The features of the first step that there is."""
-        for batch in self._table.batches([name], _PEEKED_ROWS, Meter(None)):
+        for batch in self._table.batches({name: ""}, _PEEKED_ROWS, Meter(None)):
             steps = batch.column(name).flatten().drop_null()
             if len(steps):
                 return len(steps[0].as_py())

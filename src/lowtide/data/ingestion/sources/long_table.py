@@ -21,8 +21,8 @@ from lowtide.data.ingestion.sources.disk_space import check_disk
 from lowtide.data.ingestion.sources.duck import Duck, UnconvertedError, name, select
 from lowtide.data.ingestion.sources.keys import Key, order_key, sequence_key
 from lowtide.data.ingestion.sources.source import Place, Setting, Source
-from lowtide.data.ingestion.sources.table import ROW, Table
-from lowtide.data.ingestion.sources.values import expression, reading_type
+from lowtide.data.ingestion.sources.table import ROW, Table, placed
+from lowtide.data.ingestion.sources.values import expression, reading_type, unfit
 from lowtide.errors import LowtideError
 
 _BATCH_BYTES = 2 << 20
@@ -90,7 +90,7 @@ class LongTable(Source):
             for batch in self._duck.stream(self._query(fields), rows, in_order=in_order, meter=setting.meter):
                 yield from cutter.cut(batch)
         except UnconvertedError as error:
-            raise self._placed(error, fields) from error
+            raise placed(error, self._table, self._wanted, self._unfit(fields)) from error
         yield from cutter.finish()
         if cutter.duplicates:
             column = self._keys[ORDER].column
@@ -149,17 +149,13 @@ class LongTable(Source):
         check_disk(setting.scratch, stored=rows * row_bytes, sorted_bytes=in_sort if spills else 0)
         self._duck.spill_to(setting.scratch / "sorting")
 
-    def _placed(self, error: UnconvertedError, fields: Sequence[FieldPlan]) -> LowtideError:
-        """The same error with the row that it is about, where text was to be read as numbers."""
+    def _unfit(self, fields: Sequence[FieldPlan]) -> Iterator[tuple[str, str]]:
+        """Columns that are read as text and are none, and how a value that they cannot hold is known."""
+        for key in self._keys.values():
+            yield key.column, key.unfit
         for plan in fields:
             for column in plan.columns:
-                if plan.kind == "category" or self._read_as(column).kind != "text":
-                    continue
-                no_number = f"{name(column)} IS NOT NULL AND TRY_CAST({name(column)} AS DOUBLE) IS NULL"
-                place = self._table.where(self._wanted, no_number)
-                if place is not None:
-                    return LowtideError(what=f"{place}, column {column!r}: {error.what}", why=error.why, fix=error.fix)
-        return error
+                yield column, unfit(plan, column, self._read_as(column))
 
     def _query(self, fields: Sequence[FieldPlan]) -> str:
         columns = {alias: key.expression for alias, key in self._keys.items()}

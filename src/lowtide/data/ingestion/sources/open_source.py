@@ -89,7 +89,7 @@ def _table(duck: Duck, found: Found, request: Request) -> Table:
         return CsvTable(duck, found.paths, wanted, form)
     if found.format == "json":
         return JsonTable(duck, found.paths, request.encoding)
-    return FrameTable(duck, arrow_files(found.paths), found.paths)
+    return FrameTable(duck, arrow_files(found.paths, wanted), found.paths)
 
 
 def _of_table(duck: Duck, table: Table, request: Request, known: Tokenizer | None) -> Source:

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 from lowtide.data.ingestion.progress import Meter
 from lowtide.data.ingestion.sources.column import ColumnType, column_type
 from lowtide.data.ingestion.sources.duck import Duck, explained, name, select, text
-from lowtide.data.ingestion.sources.table import FILE, ROW, identity_of, names_of
-from lowtide.errors import LowtideError
+from lowtide.data.ingestion.sources.table import FILE, ROW, check_types, identity_of, names_of
 
 _BUFFER = 1 << 20
 _FILE_ROWS = 40
@@ -51,7 +50,7 @@ class ParquetTable:
     @cached_property
     def columns(self) -> Mapping[str, ColumnType]:
         """Columns and their types."""
-        found = {column: column_type(told) for column, told in self._duck.types(self._read("")).items()}
+        found = {column: column_type(told) for column, told in self._duck.types(self._read()).items()}
         return {FILE: column_type("VARCHAR"), **found}
 
     @property
@@ -80,7 +79,7 @@ class ParquetTable:
             columns.append(f"list_extract([{listed}], CAST(file_index + 1 AS BIGINT)) AS {FILE}")
         if numbered:
             columns.append(f"(CAST(file_index AS BIGINT) << {_FILE_ROWS}) + file_row_number AS {ROW}")
-        return " ".join(["(SELECT", ", ".join(columns), "FROM", self._read(""), ")"])
+        return " ".join(["(SELECT", ", ".join(columns), "FROM", self._read(), ")"])
 
     def read_as(self, column: str, wanted: str) -> ColumnType:  # noqa: ARG002 - its own types
         """The type in which the relation has a column."""
@@ -96,12 +95,12 @@ class ParquetTable:
         file, row = divmod(found[0][0], 1 << _FILE_ROWS)
         return f"{self._paths[file]}, row {row + 1}"
 
-    def batches(self, columns: Sequence[str], rows: int, meter: Meter) -> Iterator[pa.RecordBatch]:
+    def batches(self, wanted: Mapping[str, str], rows: int, meter: Meter) -> Iterator[pa.RecordBatch]:
         """Some columns, so many rows at once, in order; DuckDB takes 2,048 at least, which may be much."""
         meter.begin("writing")
         for path in self._paths:
             with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
-                yield from file.iter_batches(batch_size=rows, columns=list(columns), use_threads=False)
+                yield from file.iter_batches(batch_size=rows, columns=list(wanted), use_threads=False)
 
     def place_of(self, row: int) -> str:
         """Where a row is, by its number among all."""
@@ -113,29 +112,25 @@ class ParquetTable:
     def _own(self) -> set[str]:
         return set(pq.read_schema(self._paths[0]).names)
 
-    def _read(self, more: str) -> str:
+    def _read(self) -> str:
         listed = ", ".join(text(str(path)) for path in self._paths)
-        return f"read_parquet([{listed}]{more})"
+        # Otherwise the types of the first file go for all: 2.5 would become 2 where it has whole numbers.
+        return f"read_parquet([{listed}]{', union_by_name = true' if self._types_differ else ''})"
 
     def _look(self, paths: Sequence[Path]) -> None:
-        first: set[str] = set()
+        found: list[dict[str, pa.DataType]] = []
         size = 0
         for path in paths:
             try:
                 metadata = pq.read_metadata(path)
-                names = set(metadata.schema.to_arrow_schema().names)
+                schema = metadata.schema.to_arrow_schema()
             except (pa.ArrowException, OSError) as error:
                 raise explained(f"no magic bytes found in file '{path}': {error}", {}, 0) from error
-            first = first or names
-            lacking = sorted((self._wanted & first) - names)
-            if lacking:
-                raise LowtideError(
-                    what=f"{path} has no column {lacking[0]!r}, which {paths[0]} has",
-                    why="all files of an ingest have the columns that are asked for",
-                    fix="correct the file, or leave it out of the sources",
-                )
+            found.append({column: schema.field(column).type for column in self._wanted & set(schema.names)})
             assert self.rows is not None
             self.rows += metadata.num_rows
             self._file_ends.append(self.rows)
             size += sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+        check_types(paths, found)
+        self._types_differ = any(types != found[0] for types in found)
         self.row_bytes = size // max(1, self.rows or 0)

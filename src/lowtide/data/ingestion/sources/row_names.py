@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 
 from lowtide.data.fields import IdType
 from lowtide.data.ingestion.field_plan import required
-from lowtide.data.ingestion.sources.column import ColumnType
+from lowtide.data.ingestion.sources.table import Table
 from lowtide.errors import LowtideError
 
 
 class RowNames:
     """Names for rows."""
 
-    def __init__(self, column: str | None, columns: Mapping[str, ColumnType]) -> None:
+    def __init__(self, column: str | None, table: Table) -> None:
         """Take them from a column; None: number the rows.
 
         Raises:
@@ -25,9 +25,11 @@ class RowNames:
         """
         self.column = column
         self.id_type: IdType = "int64"
+        self.wanted: Mapping[str, str] = {}
+        """The column, if there is one, and as what it is best read."""
         if column is None:
             return
-        told = required(column, columns, "sequence=")
+        told = required(column, table.columns, "sequence=")
         if told.depth or told.kind == "other":
             raise LowtideError(
                 what=f"sequence={column!r} names a column of type {told.told}",
@@ -36,11 +38,7 @@ class RowNames:
             )
         whole = told.kind == "number" and "INT" in told.told
         self.id_type = "int64" if whole else "string"
-
-    @property
-    def columns(self) -> list[str]:
-        """The column, if there is one."""
-        return [] if self.column is None else [self.column]
+        self.wanted = {column: "VARCHAR" if table.types_guessed or not whole else ""}
 
     def of(self, batch: pa.RecordBatch, first: int, before: int, place_of: Callable[[int], str]) -> pa.Array:
         """The names of some rows.
@@ -66,4 +64,30 @@ class RowNames:
             )
         if pa.types.is_dictionary(names.type):
             names = names.dictionary_decode()
-        return pc.cast(names, pa.int64() if self.id_type == "int64" else pa.string())
+        if self.id_type == "string":
+            return pc.cast(names, pa.string())
+        return self._whole(names, first, place_of)
+
+    def _whole(self, names: pa.Array, first: int, place_of: Callable[[int], str]) -> pa.Array:
+        """Names as whole numbers, which "007" and "7.0" are not: they are other names than "7"."""
+        told = names if pa.types.is_integer(names.type) else pc.utf8_trim_whitespace(pc.cast(names, pa.string()))
+        made = _as_whole(told)
+        if made is not None:
+            return made
+        row = next(row for row in range(len(told)) if _as_whole(told[row : row + 1]) is None)
+        raise LowtideError(
+            what=f"{place_of(first + row)}: column {self.column!r} is {names[row].as_py()!r}, and no whole number, as "
+            "the first rows are",
+            why="it holds the names of the sequences",
+            fix="correct it; or quote, or write as text, all names of the column",
+        )
+
+
+def _as_whole(names: pa.Array) -> pa.Array | None:
+    """The names as int64; None where one is not written as such a number is."""
+    try:
+        made = pc.cast(names, pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    same = pa.types.is_integer(names.type) or pc.all(pc.equal(pc.cast(made, pa.string()), names)).as_py()
+    return made if same else None

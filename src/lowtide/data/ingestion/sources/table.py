@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
 from lowtide.data.ingestion.progress import Meter
-from lowtide.data.ingestion.sources.column import ColumnType
+from lowtide.data.ingestion.sources.column import ColumnType, kind_of
+from lowtide.errors import LowtideError
 
 ROW = "lowtide_row"
 """The column that numbers rows over all files, in their order."""
@@ -65,11 +66,64 @@ class Table(Protocol):
     def where(self, wanted: Mapping[str, str], condition: str, **tables: object) -> str | None:
         """File and row of the first row that meets a condition, which may name these tables; None where none does."""
 
-    def batches(self, columns: Sequence[str], rows: int, meter: Meter) -> Iterator[pa.RecordBatch]:
-        """Some columns, about so many rows at once, in order and in bounded memory."""
+    def batches(self, wanted: Mapping[str, str], rows: int, meter: Meter) -> Iterator[pa.RecordBatch]:
+        """Some columns, wanted as for `relation`, about so many rows at once, in order and in bounded memory."""
 
     def place_of(self, row: int) -> str:
         """Where a row is, by its number among all."""
+
+
+def placed(
+    error: LowtideError, table: Table, wanted: Mapping[str, str], unfit: Iterable[tuple[str, str]]
+) -> LowtideError:
+    """The same error with the row that it is about, where a column that was read as text does not fit.
+
+    Args:
+        error: What the query ended with.
+        table: What was read.
+        wanted: As what its columns were read.
+        unfit: Columns, and in SQL whether a value of theirs does not fit; "": that cannot be.
+    """
+    for column, condition in unfit:
+        place = table.where(wanted, condition) if condition else None
+        if place is not None:
+            return LowtideError(what=f"{place}, column {column!r}: {error.what}", why=error.why, fix=error.fix)
+    return error
+
+
+Types: TypeAlias = Mapping[str, pa.DataType]
+
+
+def check_types(paths: Sequence[Path], types: Sequence[Types]) -> None:
+    """See that all files have the columns that are asked for, as values of one kind: numbers, text or times.
+
+    Args:
+        paths: The files.
+        types: What each has of the columns that are asked for.
+
+    Raises:
+        LowtideError: A file lacks a column that another has, or has text where another has numbers.
+    """
+    together: dict[str, tuple[Path, pa.DataType]] = {}
+    for path, found in zip(paths, types, strict=True):
+        for column, kind in found.items():
+            first = together.setdefault(column, (path, kind))
+            if pa.types.is_null(first[1]):
+                together[column] = (path, kind)
+            elif not pa.types.is_null(kind) and kind_of(str(kind)) != kind_of(str(first[1])):
+                raise _unlike(f"{path} has the column {column!r} as {kind}, and {first[0]} has it as {first[1]}")
+    for path, found in zip(paths, types, strict=True):
+        lacking = sorted(set(together) - set(found))
+        if lacking:
+            raise _unlike(f"{path} has no column {lacking[0]!r}, which {together[lacking[0]][0]} has")
+
+
+def _unlike(what: str) -> LowtideError:
+    return LowtideError(
+        what=what,
+        why="all files of an ingest have the columns that are asked for, as numbers, text or times",
+        fix="correct the file, or leave it out of the sources",
+    )
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:

@@ -19,6 +19,7 @@ from lowtide.data.ingestion.sources.disk_space import check_disk
 from lowtide.data.ingestion.sources.row_names import RowNames
 from lowtide.data.ingestion.sources.source import Place, Setting, Source
 from lowtide.data.ingestion.sources.table import Table, identity_of
+from lowtide.data.ingestion.sources.values import row_type
 from lowtide.data.store import TOKENIZER
 from lowtide.data.text.batch import TextCounts
 from lowtide.data.text.reader import TextReader, name_files
@@ -26,6 +27,7 @@ from lowtide.data.text.tokenizing import Tokenizer, make_tokenizer
 from lowtide.errors import LowtideError
 
 _ROWS = 1 << 12
+_TEXT = "VARCHAR"
 _GUESSED_BYTES = 4
 """Of a byte of text, in codes of the widest type."""
 
@@ -164,7 +166,7 @@ class TextRows(TextSource):
                 why="it says how text becomes codes",
                 fix="name a column of text as inputs=, or leave text= out",
             )
-        self._names = RowNames(request.sequence, table.columns)
+        self._names = RowNames(request.sequence, table)
         self.id_type = self._names.id_type
         self.names_differ = self._names.column is None
 
@@ -187,12 +189,15 @@ class TextRows(TextSource):
     def chunks(self, fields: Sequence[FieldPlan], setting: Setting) -> Iterator[RawChunk]:
         """The rows in order."""
         others = [plan for plan in fields if plan.field.per == "sequence"]
-        columns = [*self._names.columns, self._column, *(name for plan in others for name in plan.columns)]
+        wanted = {**self._names.wanted, self._column: _TEXT}
+        for plan in others:
+            for name in plan.columns:
+                wanted.setdefault(name, row_type(plan, self._table.columns[name]))
         setting.meter.expect(source_bytes=self._table.bytes)
         check_disk(setting.scratch, stored=_GUESSED_BYTES * (self._table.bytes or 0), sorted_bytes=0)
         self._table.prepare(setting.scratch)
         done = 0
-        for batch in self._table.batches(list(dict.fromkeys(columns)), self._rows, setting.meter):
+        for batch in self._table.batches(wanted, self._rows, setting.meter):
             texts = self._texts(batch, done)
             names = self._names.of(batch, done, setting.before, self._table.place_of)
             tokens = self.tokenizer.encode(texts)
@@ -223,7 +228,7 @@ class TextRows(TextSource):
     def _make(self) -> Tokenizer:
         def texts() -> Iterator[list[str]]:
             done = 0
-            for batch in self._table.batches([self._column], self._rows, Meter(None)):
+            for batch in self._table.batches({self._column: _TEXT}, self._rows, Meter(None)):
                 yield self._texts(batch, done)
                 done += batch.num_rows
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +11,11 @@ from lowtide.data.ingestion.field_plan import FieldPlan, plan_fields
 from lowtide.data.ingestion.request import Feature, Request
 from lowtide.data.ingestion.sources.chunk import Raw, RawChunk
 from lowtide.data.ingestion.sources.disk_space import check_disk
-from lowtide.data.ingestion.sources.duck import Duck, name, select
-from lowtide.data.ingestion.sources.row_names import RowNames
-from lowtide.data.ingestion.sources.source import Place, Setting, Source
-from lowtide.data.ingestion.sources.table import Table
-from lowtide.data.ingestion.sources.values import expression, reading_type
+from lowtide.data.ingestion.sources.duck import Duck, UnconvertedError, name, select
+from lowtide.data.ingestion.sources.row_source import RowSource
+from lowtide.data.ingestion.sources.source import Place, Setting
+from lowtide.data.ingestion.sources.table import Table, placed
+from lowtide.data.ingestion.sources.values import expression, reading_type, unfit
 from lowtide.errors import LowtideError
 
 _VALUES = 1 << 20
@@ -23,7 +23,7 @@ _VALUES = 1 << 20
 _MOST_ROWS = 1 << 14
 
 
-class WideTable(Source):
+class WideTable(RowSource):
     """Rows as sequences, their steps side by side."""
 
     def __init__(self, duck: Duck, table: Table, request: Request) -> None:
@@ -32,17 +32,8 @@ class WideTable(Source):
         Raises:
             LowtideError: The sequence column is not there.
         """
+        super().__init__(table, request)
         self._duck = duck
-        self._table = table
-        self._request = request
-        self._names = RowNames(request.sequence, table.columns)
-        self.id_type = self._names.id_type
-        self.names_differ = self._names.column is None
-
-    @property
-    def identity(self) -> Mapping[str, object] | None:
-        """What the content follows from."""
-        return self._table.identity
 
     def plan(self) -> tuple[FieldPlan, ...]:
         """The fields that were asked for."""
@@ -58,8 +49,8 @@ class WideTable(Source):
 
     def chunks(self, fields: Sequence[FieldPlan], setting: Setting) -> Iterator[RawChunk]:
         """The rows in order."""
-        wanted = dict.fromkeys(self._names.columns, "VARCHAR" if self.id_type == "string" else "")
-        selected = {column: name(column) for column in self._names.columns}
+        wanted = dict(self._names.wanted)
+        selected = {column: name(column) for column in wanted}
         for number, plan in enumerate(fields):
             for place, column in enumerate(plan.columns):
                 wanted.setdefault(column, reading_type(plan, self._table.columns[column]))
@@ -76,9 +67,16 @@ class WideTable(Source):
         rows = max(1, min(_MOST_ROWS, _VALUES // values))
         query = select(selected, self._table.relation(wanted))
         done = 0
-        for batch in self._duck.stream(query, rows, in_order=True, meter=setting.meter):
-            yield self._chunk(batch, fields, steps, done, setting.before)
-            done += batch.num_rows
+        try:
+            for batch in self._duck.stream(query, rows, in_order=True, meter=setting.meter):
+                yield self._chunk(batch, fields, steps, done, setting.before)
+                done += batch.num_rows
+        except UnconvertedError as error:
+            columns = [(plan, column) for plan in fields for column in plan.columns]
+            found = [
+                (column, unfit(plan, column, self._table.read_as(column, wanted[column]))) for plan, column in columns
+            ]
+            raise placed(error, self._table, wanted, found) from error
 
     def where(self, place: Place) -> str:
         """File and row of a value."""

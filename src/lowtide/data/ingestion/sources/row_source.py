@@ -1,0 +1,31 @@
+"""What tables with a row a sequence have in common, whatever lies in the row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lowtide.data.ingestion.request import Request
+from lowtide.data.ingestion.sources.row_names import RowNames
+from lowtide.data.ingestion.sources.source import Source
+from lowtide.data.ingestion.sources.table import Table
+
+
+class RowSource(Source):
+    """Rows as sequences, with names of their own or numbered."""
+
+    def __init__(self, table: Table, request: Request) -> None:
+        """Look at the columns.
+
+        Raises:
+            LowtideError: The sequence column is not there.
+        """
+        self._table = table
+        self._request = request
+        self._names = RowNames(request.sequence, table)
+        self.id_type = self._names.id_type
+        self.names_differ = self._names.column is None
+
+    @property
+    def identity(self) -> Mapping[str, object] | None:
+        """What the content follows from."""
+        return self._table.identity
