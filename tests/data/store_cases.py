@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from lowtide.data import Field, Schema, Store, StoreWriter
@@ -83,3 +85,48 @@ def flat(part: object) -> dict[str, Any]:
 def bytes_of(values: NDArray[Any]) -> bytes:
     """The bytes of an array."""
     return np.ascontiguousarray(values).tobytes()
+
+
+def arrow_rows(made: Sequences, schema: Schema = SCHEMA) -> pa.RecordBatch:
+    """The same sequences as Arrow's own Python makes them."""
+    columns = [pa.array([name for name, _ in made], type=schema.arrow.field(0).type)]
+    columns += [
+        pa.array([arrays[field.name].tolist() for _, arrays in made], type=field.arrow.type) for field in schema.fields
+    ]
+    return pa.record_batch(columns, schema=schema.arrow)
+
+
+def give(writer: StoreWriter, made: Sequences, way: str, pieces: int) -> None:
+    """Hand sequences of SCHEMA to a writer: whole ("add"), many at once ("rows"), or each in some pieces ("bits")."""
+    if way == "rows":
+        writer.add_rows(arrow_rows(made))
+        return
+    for name, arrays in made:
+        if way == "add":
+            writer.add(name, arrays)
+            continue
+        writer.begin(name)
+        steps = {field.name: np.array_split(arrays[field.name], pieces) for field in SCHEMA.per_step}
+        for piece in range(pieces):
+            writer.extend({field: parts[piece] for field, parts in steps.items()})
+        writer.end({field.name: arrays[field.name] for field in SCHEMA.per_sequence})
+
+
+def begin_and_die(
+    path: Path, made: Sequences, *, shard_bytes: int, request: dict[str, object], append: bool = False
+) -> None:
+    """Write, and be interrupted before the end."""
+    with (
+        suppress(KeyboardInterrupt),
+        StoreWriter(path, SCHEMA, shard_bytes=shard_bytes, request=request, append=append) as writer,
+    ):
+        for name, arrays in made:
+            writer.add(name, arrays)
+        raise KeyboardInterrupt
+
+
+def file_entries(value: object) -> list[dict[str, object]]:
+    """Every file that a manifest names."""
+    if isinstance(value, dict):
+        return [value] if "sha256" in value else [entry for part in value.values() for entry in file_entries(part)]
+    return [entry for part in value for entry in file_entries(part)] if isinstance(value, list) else []

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowtide.data import Store
+from lowtide.data import Field, Schema, Store, StoreWriter
 from lowtide.data.disk.supplements import check_vocabulary_grows, read_splits, read_vocabulary
 from lowtide.data.splitting.splits import Splits, make_splits
 from lowtide.errors import LowtideError
-from tests.data.store_cases import sequences, write
+from tests.data.store_cases import file_entries, sequences, write
 
 LENGTHS = [3, 1, 4, 1, 5]
 
@@ -88,3 +88,46 @@ def test_notes_that_are_no_plain_values_are_refused_and_nothing_is_written(store
     with pytest.raises(LowtideError, match="cannot be written as JSON"):
         store.revise(notes=notes)
     assert Store(store.path).manifest.version == store.manifest.version
+
+
+CODES = Schema((Field("x", "inputs", "step", "int16", 0, (), "word"),), "int64")
+
+
+def write_codes(path: Path, words: list[str], *, append: bool = False) -> None:
+    with StoreWriter(path, CODES, append=append) as writer:
+        writer.add(1, {"x": np.arange(len(words), dtype=np.int16)})
+        writer.commit(vocabularies={"word": words}, documents={"tokenizer": "{ünïcode}"}, notes={"dropped": 3})
+
+
+def test_vocabularies_documents_and_notes_are_kept(tmp_path: Path) -> None:
+    write_codes(tmp_path / "a", ["ebb", "flood", "naïve"])
+    store = Store(tmp_path / "a")
+    assert store.vocabulary("word") == ["ebb", "flood", "naïve"]
+    assert store.document("tokenizer") == "{ünïcode}"
+    assert store.manifest.notes == {"dropped": 3}
+    with pytest.raises(LowtideError, match="no vocabulary 'other'"):
+        store.vocabulary("other")
+
+
+def test_a_field_of_codes_needs_its_vocabulary(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "a", CODES) as writer:
+        writer.add(1, {"x": np.zeros(3, np.int16)})
+        with pytest.raises(LowtideError, match="the vocabulary 'word' was not given"):
+            writer.commit()
+
+
+def test_an_appended_vocabulary_only_grows(tmp_path: Path) -> None:
+    write_codes(tmp_path / "a", ["ebb", "flood"])
+    with pytest.raises(LowtideError, match="does not begin with the 2 entries"):
+        write_codes(tmp_path / "a", ["flood", "ebb", "tide"], append=True)
+    write_codes(tmp_path / "a", ["ebb", "flood", "tide"], append=True)
+    assert Store(tmp_path / "a").vocabulary("word") == ["ebb", "flood", "tide"]
+    assert len(Store(tmp_path / "a")) == 2
+
+
+def test_what_is_written_is_all_in_the_manifest(tmp_path: Path) -> None:
+    write_codes(tmp_path / "a", ["ebb"])
+    named = {entry["path"] for entry in file_entries(json.loads((tmp_path / "a" / "manifest.json").read_bytes()))}
+    there = {str(path.relative_to(tmp_path / "a")) for path in (tmp_path / "a").rglob("*") if path.is_file()}
+    assert there - named == {"manifest.json", "v0001/manifest.json", ".writer"}
+    assert named <= there

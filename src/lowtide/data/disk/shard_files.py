@@ -6,6 +6,7 @@ on. Lengths go to their file as they come, since those of very many sequences wo
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -24,6 +25,7 @@ from lowtide.data.disk.files import (
     digest,
     disk_errors,
     plain_size,
+    read_whole,
     sync,
     write_all,
     write_beside,
@@ -124,7 +126,8 @@ class ShardFiles:
         self._sink, self._writer, self._batches = None, None, []
         if self._open_steps < 0:
             sync(self._folder / LENGTHS)
-            write_beside(self._folder / _PROGRESS, json.dumps(vars(self.written)).encode())
+            noted = json.dumps(vars(self.written)).encode()
+            write_beside(self._folder / _PROGRESS, _sealed(noted))
 
     def _count(self, lengths: NDArray[np.int64], *, incomplete: bool) -> None:
         counts = lengths.astype("<i8")
@@ -152,9 +155,12 @@ class ShardFiles:
         return noted
 
     def _read_progress(self) -> Written:
-        if plain_size(self._folder / _PROGRESS) is None:
+        path = self._folder / _PROGRESS
+        sealed = b"" if plain_size(path) is None else read_whole(path)
+        _, _, described = sealed.partition(b"\n")
+        if sealed != _sealed(described):
             return Written()
-        noted = Written(**json.loads((self._folder / _PROGRESS).read_bytes()))
+        noted = Written(**json.loads(described))
         sizes = {shard["name"]: shard["bytes"] for shard in noted.shards}
         there = all(plain_size(self._folder / name) == size for name, size in sizes.items())
         counted = (plain_size(self._folder / LENGTHS) or 0) >= self._lengths_bytes(noted)
@@ -176,3 +182,8 @@ class ShardFiles:
 
     def _lengths_bytes(self, written: Written) -> int:
         return lengths_bytes(len(self._before) + written.sequences)
+
+
+def _sealed(described: bytes) -> bytes:
+    """What is noted, below its checksum: numbers that a disk has changed would make a store of them."""
+    return hashlib.sha256(described).hexdigest().encode() + b"\n" + described
