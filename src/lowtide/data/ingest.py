@@ -37,7 +37,7 @@ def ingest(
     split: Any = None,  # noqa: ANN401 - a rule, fractions, or names by part
     transforms: Any = None,  # noqa: ANN401 - names, options, objects
     memory_limit: int | str | None = None,
-    shard_bytes: int = SHARD_BYTES,
+    shard_bytes: int | str = SHARD_BYTES,
     encoding: str = "utf-8",
     missing_text: Sequence[str] = MISSING_TEXT,
     decimal: str = ".",
@@ -92,7 +92,7 @@ def ingest(
         transforms: What is fitted to the part "train" (or the first; without a split, to all) and applied to batches:
             `{"x": "standard"}`, "minmax", "log1p", "per_sequence", `{"kind": "pca", "components": 8}`, or one's own.
         memory_limit: Bytes that the ingest may add to what the process holds, about: a number, or text such as "1GiB".
-        shard_bytes: The size of the store's files.
+        shard_bytes: The size of the store's files, in bytes or as such text.
         encoding: Of CSV and text files.
         missing_text: What stands for a missing value in CSV files.
         decimal: The decimal point of CSV files; "," where that is meant.

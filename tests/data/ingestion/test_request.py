@@ -44,7 +44,13 @@ def test_sizes_are_numbers_or_text(told: int | str, size: int) -> None:
         ({"dtypes": {"a": 5}}, "dtypes="),
         ({"missing": "dorp"}, "'dorp'"),
         ({"split": {"train": 2.0}}, "2.0"),
+        ({"missing": float("inf")}, "inf"),
+        ({"missing": {"value": float("nan")}}, "nan"),
+        ({"missing_text": "NA"}, "missing_text='NA'"),
+        ({"missing_text": [None]}, "missing_text=[None]"),
+        ({"decimal": ""}, "decimal=''"),
         ({"shard_bytes": 5}, "shard_bytes is 5"),
+        ({"shard_bytes": "some"}, "'some'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(tmp_path: Path, asked: dict[str, Any], told: str) -> None:

@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ import pytest
 
 from lowtide.data import Store
 from lowtide.data.ingest import ingest
+from lowtide.data.ingestion.mean_fill import Refill
 from lowtide.data.ingestion.sink import Sink
+from lowtide.data.ingestion.sources.chunk import Chunk
 from tests.data.ingesting_cases import content, long_table, quietly, refused
 
 ASKED: dict[str, Any] = {"sequence": "u", "order": "t", "inputs": ["x"]}
@@ -183,3 +186,36 @@ def test_an_interrupted_sort_ends_at_once(tmp_path: Path, monkeypatch: pytest.Mo
     assert not (tmp_path / "store" / "manifest.json").exists()
     monkeypatch.undo()
     assert quietly(tmp_path / "a.parquet", tmp_path / "store", order="t", inputs="x").lengths.tolist() == [count]
+
+
+def test_what_was_filled_with_the_means_of_another_split_is_not_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, out = tmp_path / "a.parquet", tmp_path / "store"
+    table = long_table(60, 2000)
+    table.loc[table["t"] == 3, "x"] = np.nan
+    table.to_parquet(source)
+    asked: dict[str, Any] = {**ASKED, "missing": "mean", "shard_bytes": 4096}
+    first, second = ({"train": list(trained), "test": sorted({*range(60)} - {*trained})} for trained in ([0], [59]))
+    whole = Refill.chunks
+
+    def cut_short(refill: Refill) -> Iterator[Chunk]:
+        yield next(whole(refill))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Refill, "chunks", cut_short)
+        with pytest.raises(KeyboardInterrupt):
+            quietly(source, out, **asked, split=first)
+    store = quietly(source, out, **asked, split=second)
+    assert content(store) == content(quietly(source, tmp_path / "other", **asked, split=second))
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (2, 1), (1, 0)])
+def test_targets_of_another_horizon_are_not_appended(tmp_path: Path, first: int, second: int) -> None:
+    out = tmp_path / "store"
+    asked = {**ASKED, "target": "x"}
+    quietly(long_table(5, 4), out, **asked, horizon=first)
+    with refused(out, f"horizon={second} was given", f"lie {first} steps ahead"):
+        quietly(long_table(5, 4, first=5), out, **asked, horizon=second, append=True)
+    assert len(quietly(long_table(5, 4, first=5), out, **asked, horizon=first, append=True)) == 10

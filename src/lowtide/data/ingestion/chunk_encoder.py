@@ -70,25 +70,20 @@ class ChunkEncoder:
         """
         arrays: dict[str, Array] = {}
         missing: dict[str, Mask] = {}
-        steps_left_out = np.zeros(int(raw.offsets[-1]), dtype=np.bool_)
-        sequences_left_out = np.zeros(len(raw.names), dtype=np.bool_)
+        dropped: dict[str, Mask] = {}
         for plan in self._plans:
             name = plan.field.name
             per_step = plan.field.per == "step"
             with self._errors_placed(plan, raw):
                 values, absent = self._numbers(plan, (raw.steps if per_step else raw.values)[name])
                 offsets = raw.offsets if per_step else np.arange(len(raw.names) + 1)
-                filled, dropped = self._fillers[name].fill(
+                arrays[name], dropped[name] = self._fillers[name].fill(
                     values, absent, offsets, continues=raw.continues and per_step
                 )
-            arrays[name] = filled
             if absent is not None:
                 missing[name] = absent
-            if per_step:
-                self._count_dropped(dropped, f"steps without {name!r}", steps_left_out)
-            else:
-                again = raw.continues and len(dropped) > 0 and bool(dropped[0])
-                self._count_dropped(dropped, f"sequences without {name!r}", sequences_left_out, counted=int(again))
+        sequences_left_out = self._sequences_left_out(raw, dropped)
+        steps_left_out = self._steps_left_out(raw, dropped, sequences_left_out)
         self._move_on(raw)
         chunk = Chunk(
             raw.names,
@@ -100,7 +95,6 @@ class ChunkEncoder:
             raw.continues,
             raw.goes_on,
         )
-        steps_left_out &= ~np.repeat(sequences_left_out, chunk.lengths)
         return drop_sequences(drop_steps(chunk, steps_left_out), sequences_left_out)
 
     def _numbers(self, plan: FieldPlan, raw: Raw) -> tuple[Array, Mask | None]:
@@ -109,11 +103,28 @@ class ChunkEncoder:
             return cast(codes, plan.field)[0], absent
         return cast(raw, plan.field)
 
-    def _count_dropped(self, dropped: Mask, what: str, together: Mask, counted: int = 0) -> None:
-        new = int(np.count_nonzero(dropped & ~together)) - counted
-        if new > 0:
-            self._tally.dropped[what] += new
-        together |= dropped
+    def _sequences_left_out(self, raw: RawChunk, dropped: Mapping[str, Mask]) -> Mask:
+        """The sequences that lack a value; each is counted once, in the chunk in which it begins."""
+        together = np.zeros(len(raw.names), dtype=np.bool_)
+        counted = together.copy()
+        counted[:1] = raw.continues
+        for name in raw.values:
+            self._count(f"sequences without {name!r}", dropped[name] & ~together & ~counted)
+            together |= dropped[name]
+        return together
+
+    def _steps_left_out(self, raw: RawChunk, dropped: Mapping[str, Mask], sequences: Mask) -> Mask:
+        """The steps that lack a value, of sequences that stay."""
+        gone = np.repeat(sequences, np.diff(raw.offsets))
+        together = np.zeros(len(gone), dtype=np.bool_)
+        for name in raw.steps:
+            self._count(f"steps without {name!r}", dropped[name] & ~together & ~gone)
+            together |= dropped[name] & ~gone
+        return together
+
+    def _count(self, what: str, dropped: Mask) -> None:
+        if dropped.any():
+            self._tally.dropped[what] += int(np.count_nonzero(dropped))
 
     def _codes(self, plan: FieldPlan) -> dict[int, int]:
         """The codes of the categories to fill in."""

@@ -87,8 +87,8 @@ class Filler:
             self._carry(table, rows, feature, policy, offsets, before)
         elif policy.kind == "value":
             table[rows, feature] = self._value(feature, policy)
-        if policy.kind != "mean":  # counted when they are filled, in a second pass
-            self._tally.filled[f"missing values of {column!r} ({policy.kind})"] += len(rows)
+        # The mean is known, and filled in, only later: until then, NaN stands for it.
+        self._tally.filled[f"missing values of {column!r} ({policy.kind})"] += len(rows)
         return dropped
 
     def _carry(

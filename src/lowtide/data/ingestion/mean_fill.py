@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from lowtide.data.fields import Array, Field
 from lowtide.data.ingestion.field_plan import FieldPlan
 from lowtide.data.ingestion.sources.chunk import Chunk, offsets_of
-from lowtide.data.ingestion.tally import Tally
 from lowtide.data.store import Store
 from lowtide.data.view import Counts, View
 from lowtide.errors import LowtideError
@@ -39,25 +38,32 @@ def means_of(view: View, plans: Sequence[FieldPlan]) -> Means:
     Raises:
         LowtideError: A column has no value there.
     """
-    made: dict[str, NDArray[np.float64]] = {}
-    for plan in _concerned(plans):
-        field = plan.field
-        wanted = np.array([policy.kind == "mean" for policy in plan.policies])
-        total = np.zeros(len(wanted))
-        count = np.zeros(len(wanted), dtype=np.int64)
-        for values in _values(view, field):
-            table = values.reshape(len(values), -1).astype(np.float64)
-            there = ~np.isnan(table)
-            total += np.where(there, table, 0).sum(axis=0)
-            count += there.sum(axis=0)
-        for feature in np.flatnonzero(wanted & (count == 0)):
-            raise LowtideError(
-                what=f"the column {field.columns[feature]!r} has no value in the training part",
-                why="there is nothing to take the mean of",
-                fix="fill it with a number, or leave it out of the inputs",
-            )
-        made[field.name] = np.where(wanted, total / np.maximum(1, count), np.nan)
-    return made
+    return {
+        plan.field.name: column_means(view, plan.field, [policy.kind == "mean" for policy in plan.policies])
+        for plan in _concerned(plans)
+    }
+
+
+def column_means(view: View, field: Field, wanted: Sequence[bool]) -> NDArray[np.float64]:
+    """The means of a field's columns over a view; NaN for those that are not wanted.
+
+    Raises:
+        LowtideError: A column that is wanted has no value there.
+    """
+    total = np.zeros(len(wanted))
+    count = np.zeros(len(wanted), dtype=np.int64)
+    for values in _values(view, field):
+        table = values.reshape(len(values), -1).astype(np.float64)
+        there = ~np.isnan(table)
+        total += np.where(there, table, 0).sum(axis=0)
+        count += there.sum(axis=0)
+    for feature in np.flatnonzero(np.array(wanted) & (count == 0)):
+        raise LowtideError(
+            what=f"the column {field.columns[feature]!r} has no value in the training part",
+            why="there is nothing to take the mean of",
+            fix="fill it with a number, or leave it out of the inputs",
+        )
+    return np.where(wanted, total / np.maximum(1, count), np.nan)
 
 
 def by_column(plans: Sequence[FieldPlan], means: Means) -> dict[str, float]:
@@ -77,7 +83,6 @@ class Refill:
     store: Store
     plans: Sequence[FieldPlan]
     means: Means
-    tally: Tally
 
     def chunks(self) -> Iterator[Chunk]:
         """All sequences in order."""
@@ -95,7 +100,7 @@ class Refill:
                 steps[field.name] = self._filled(field, field.values(found))
             else:
                 found = self.store.read_values(field.name, numbers)
-                values[field.name] = self._filled(field, field.values(found), counted=not starts[0])
+                values[field.name] = self._filled(field, field.values(found))
         return Chunk(
             names,
             offsets_of(stops - starts),
@@ -107,18 +112,13 @@ class Refill:
             goes_on=goes_on,
         )
 
-    def _filled(self, field: Field, values: Array, *, counted: bool = True) -> Array:
+    def _filled(self, field: Field, values: Array) -> Array:
         means = self.means.get(self._source_of(field))
         if means is None:
             return values
         missing = np.isnan(values)
         if not missing.any():
             return values
-        if counted and self._source_of(field) == field.name:
-            per_column = missing.reshape(len(values), -1).sum(axis=0)
-            for column, count in zip(field.columns, per_column.tolist(), strict=True):
-                if count:
-                    self.tally.filled[f"missing values of {column!r} (mean)"] += count
         filled = np.broadcast_to(means.reshape(field.step_shape), values.shape)
         return np.where(missing, filled, values).astype(values.dtype)
 

@@ -5,6 +5,7 @@ A value is missing where a source has none, and where a number is NaN.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -65,9 +66,13 @@ def _policy(told: Any) -> Policy:  # noqa: ANN401 - whatever the user gave
         return told
     if isinstance(told, str) and told in _WORDS:
         return Policy(told)  # type: ignore[arg-type]  # one of Kind's own
-    if isinstance(told, int | float) and not isinstance(told, bool) and told == told:  # noqa: PLR0124 - not NaN
+    if _is_number(told):
         return Policy("value", told)
-    if isinstance(told, Mapping) and set(told) == {"value"} and isinstance(told["value"], int | float | str):
+    if (
+        isinstance(told, Mapping)
+        and set(told) == {"value"}
+        and (isinstance(told["value"], str) or _is_number(told["value"]))
+    ):
         return Policy("value", told["value"])
     if isinstance(told, Sequence) and not isinstance(told, str) and len(told) == 2 and told[0] == "forward":  # noqa: PLR2004 - and a value
         filled = _policy(told[1] if not isinstance(told[1], str) else {"value": told[1]})
@@ -78,3 +83,7 @@ def _policy(told: Any) -> Policy:  # noqa: ANN401 - whatever the user gave
         why="missing values are an error unless it is said what becomes of them",
         fix=_HOW,
     )
+
+
+def _is_number(told: object) -> bool:
+    return isinstance(told, int | float) and not isinstance(told, bool) and math.isfinite(told)

@@ -80,6 +80,8 @@ class Meter:
         """Another phase begins."""
         if phase != self._phase:
             self._phase, self._fraction, self._phase_began = phase, None, self._clock()
+            if phase == "filling":  # everything is written once more
+                self._rows = self._bytes = 0
             self._told = float("-inf")
         self._tell()
 

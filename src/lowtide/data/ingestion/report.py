@@ -22,6 +22,8 @@ class IngestReport:
     """By column: what became of missing values, where that was no error."""
     means: Mapping[str, float]
     """By column: what missing values were filled with."""
+    horizon: int = 0
+    """How many steps ahead the targets lie."""
     sources: Sequence[str] = ()
 
     def notes(self) -> dict[str, object]:
@@ -34,6 +36,8 @@ class IngestReport:
         }
         if self.missing:
             made["missing"] = dict(self.missing)
+        if self.horizon:
+            made["horizon"] = self.horizon
         if self.means:
             made["means"] = dict(self.means)
         if self.halves:

@@ -100,7 +100,7 @@ def read_request(
     split: Any,  # noqa: ANN401 - whatever split_rules takes
     transforms: Any,  # noqa: ANN401 - whatever transforms takes
     memory_limit: int | str | None,
-    shard_bytes: int,
+    shard_bytes: int | str,
     encoding: str,
     missing_text: Sequence[str],
     decimal: str,
@@ -112,6 +112,7 @@ def read_request(
     Raises:
         LowtideError: One of them cannot be meant.
     """
+    _check_text_format(missing_text, decimal)
     _check_choice("layout", layout, get_args(Layout))
     _check_choice("duplicates", duplicates, get_args(Duplicates))
     _check_encoding(encoding)
@@ -138,7 +139,7 @@ def read_request(
         split=split,
         transforms=transforms,
         memory_limit=_read_memory(memory_limit),
-        shard_bytes=shard_bytes,
+        shard_bytes=byte_size(shard_bytes),
         encoding=encoding,
         missing_text=tuple(missing_text),
         decimal=decimal,
@@ -234,6 +235,14 @@ def _check_column(argument: str, told: object) -> None:
 def _check_choice(argument: str, told: object, choices: Sequence[str]) -> None:
     if told not in choices:
         raise _refused(f"{argument}={told!r}", f"write one of {', '.join(map(repr, choices))}")
+
+
+def _check_text_format(missing_text: Any, decimal: object) -> None:  # noqa: ANN401 - whatever the user gave
+    listed = isinstance(missing_text, Sequence) and not isinstance(missing_text, str)
+    if not listed or not all(isinstance(text, str) for text in missing_text):
+        raise _refused(f"missing_text={missing_text!r}", 'give a list of texts, as in missing_text=["", "NA"]')
+    if decimal not in {".", ","}:
+        raise _refused(f"decimal={decimal!r}", 'write "." or ","')
 
 
 def _check_encoding(encoding: str) -> None:

@@ -15,7 +15,7 @@ from lowtide.data.ingestion.chunk_encoder import ChunkEncoder
 from lowtide.data.ingestion.field_plan import CATEGORY, FieldPlan
 from lowtide.data.ingestion.filling import policies_of
 from lowtide.data.ingestion.horizon import Horizon
-from lowtide.data.ingestion.mean_fill import Refill, by_column, means_of, wants_means
+from lowtide.data.ingestion.mean_fill import Refill, by_column, column_means, means_of, wants_means
 from lowtide.data.ingestion.missing import Missing, Policy
 from lowtide.data.ingestion.progress import Meter, Watcher
 from lowtide.data.ingestion.report import IngestReport
@@ -47,7 +47,12 @@ class Ingest:
             LowtideError: It is not there, or has what only a new store can be given.
         """
         self._before = _appended_to(request)
-        self._request = request if self._before is None else _with_means(request, self._before)
+        self._means: dict[str, float] = {}
+        """By column: what missing values are filled with, as far as that is known."""
+        self._request = request
+        if self._before is not None:
+            self._means = _means_before(request, self._before)
+            self._request = _with_means(request, self._before, self._means)
         self._tally = Tally()
         self._meter = Meter(watcher)
 
@@ -66,7 +71,7 @@ class Ingest:
                 request.out,
                 schema,
                 shard_bytes=request.shard_bytes,
-                request=self._identity(source),
+                request=self._identity(source, plans),
                 append=request.append,
             )
             with writer:
@@ -88,7 +93,6 @@ class Ingest:
         names = None if source.names_differ and self._before is None else UniqueNames(before)
         encoder = self._encoder(source, plans)
         chunks = self._encoded(writer.scratch, encoder, source, plans)
-        means: dict[str, float] = {}
         if not wants_means(plans):
             sink = Sink(writer, schema, self._tally, splits=splits, names=names)
             self._pour(chunks, sink, schema)
@@ -97,10 +101,10 @@ class Ingest:
                 self._pour(chunks, Sink(unfilled, schema, self._tally, splits=splits, names=None), schema)
                 everything = unfilled.written()
                 found = means_of(_training(everything, None if splits is None else splits.finish()), plans)
-                means = by_column(plans, found)
+                self._means |= by_column(plans, found)
                 self._meter.begin("filling")
                 sink = Sink(writer, schema, self._tally, splits=None, names=names)
-                self._pour(Refill(everything, plans, found, self._tally).chunks(), sink, schema)
+                self._pour(Refill(everything, plans, found).chunks(), sink, schema)
         self._vocabularies = encoder.vocabularies
         if names is not None:
             names.check(writer.written())
@@ -110,7 +114,8 @@ class Ingest:
             tally=self._tally,
             halves=tuple(sink.halves),
             missing=policies_of(plans),
-            means=means,
+            means=self._means,
+            horizon=self._request.horizon,
         )
 
     def _encoded(
@@ -132,6 +137,12 @@ class Ingest:
             sink.put(chunk)
             steps = int(chunk.offsets[-1])
             self._meter.wrote(steps, steps * step_bytes)
+        if not sink.sequences and self._tally.dropped:
+            raise LowtideError(
+                what=f"nothing is left for {self._request.out}: {'; '.join(self._tally.lines())}",
+                why="an empty store would fail where it is used, far from what made it empty",
+                fix="correct the sources; or ask for another horizon=, or missing=",
+            )
 
     def _encoder(self, source: Source, plans: Sequence[FieldPlan]) -> ChunkEncoder:
         known: dict[str, list[str]] = {}
@@ -184,12 +195,14 @@ class Ingest:
             return None
         return self._before.tokenizer()
 
-    def _identity(self, source: Source) -> Mapping[str, object] | None:
+    def _identity(self, source: Source, plans: Sequence[FieldPlan]) -> Mapping[str, object] | None:
         """What the store's content follows from, by which an interrupted ingest is known again."""
         found = source.identity if self._request.resume else None
         if found is None:
             return None
-        asked = replace(self._request, split=None, transforms=None, memory_limit=0)
+        asked = replace(self._request, transforms=None, memory_limit=0)
+        if not wants_means(plans) and asked.text is None:
+            asked = replace(asked, split=None)  # which then changes nothing of what is written
         return {"sources": dict(found), "request": repr(asked)}
 
 
@@ -214,23 +227,48 @@ def _appended_to(request: Request) -> Store | None:
             why="transforms are fitted once: batches of one store go through the same numbers",
             fix="leave it out, or ingest everything anew",
         )
-    return Store(request.out)
-
-
-def _with_means(request: Request, before: Store) -> Request:
-    """The request with the means that the store was filled with, where it is asked for means."""
+    before = Store(request.out)
     ingests = before.manifest.notes.get("ingests", [])
-    means: dict[str, float] = ingests[0].get(MEANS, {}) if ingests else {}
-    if not means:
-        return request
+    horizon = ingests[0].get("horizon", 0) if ingests else request.horizon
+    if horizon != request.horizon:
+        raise LowtideError(
+            what=f"horizon={request.horizon} was given, and the targets of {request.out} lie {horizon} steps ahead",
+            why="a model would be taught two things under one name",
+            fix=f"append with horizon={horizon}, or make a store of its own",
+        )
+    return before
+
+
+def _means_before(request: Request, before: Store) -> dict[str, float]:
+    """What a store's missing values were filled with; of other columns, the means of its training part."""
+    noted: dict[str, float] = {}
+    for ingest in before.manifest.notes.get("ingests", []):
+        noted = {**ingest.get(MEANS, {}), **noted}
+    made: dict[str, float] = {}
+    for field in before.schema.fields:
+        asked = [request.missing.of(field.name, column).kind == "mean" for column in field.columns]
+        made |= {column: noted[column] for column in field.columns if column in noted and column not in made}
+        wanted = [mean and column not in made for mean, column in zip(asked, field.columns, strict=True)]
+        if any(wanted) and field.storage.kind != "i":
+            found = column_means(_training_of(before), field, wanted)
+            made |= {column: float(mean) for column, mean in zip(field.columns, found, strict=True) if mean == mean}  # noqa: PLR0124 - not NaN
+    return made
+
+
+def _training_of(store: Store) -> View:
+    return store.split(training_part(store.splits)) if store.splits else store.view()
+
+
+def _with_means(request: Request, before: Store, means: Mapping[str, float]) -> Request:
+    """The request with these means, where it is asked for means."""
     told = request.missing
-    names = {*told.by_name, *means}
-    policies = {name: told.by_name.get(name, told.others) for name in names}
     filled = {
-        name: Policy("value", means[name]) if policy.kind == "mean" and name in means else policy
-        for name, policy in policies.items()
+        column: Policy("value", means[column])
+        for field in before.schema.fields
+        for column in field.columns
+        if column in means and told.of(field.name, column).kind == "mean"
     }
-    return replace(request, missing=Missing(filled, told.others))
+    return replace(request, missing=Missing({**told.by_name, **filled}, told.others))
 
 
 def _told(sources: object) -> list[str]:

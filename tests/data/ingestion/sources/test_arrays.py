@@ -105,3 +105,19 @@ def test_pickles_and_broken_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "c.npy").write_bytes((tmp_path / "c.npy").read_bytes()[:500])
     with refused(tmp_path, f"{tmp_path / 'c.npy'}"):
         quietly(tmp_path / "c.npy", tmp_path / "store")
+
+
+@pytest.mark.parametrize("lengths", [np.array([[1], [3]]), np.array([1.0, 3.0])])
+def test_lengths_are_one_whole_number_a_sequence(tmp_path: Path, lengths: np.ndarray) -> None:
+    with refused(tmp_path, "lengths have the shape"):
+        quietly({"x": np.ones((2, 3, 1)), "lengths": lengths}, tmp_path / "store")
+
+
+def test_a_damaged_archive_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.ones((200, 3, 1)))
+    data = bytearray(path.read_bytes())
+    data[1000:1010] = bytes(10)
+    path.write_bytes(data)
+    with refused(tmp_path, f"{path} cannot be read"):
+        quietly(path, tmp_path / "store")

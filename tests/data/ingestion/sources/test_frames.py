@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -43,3 +44,17 @@ def test_a_column_of_a_type_that_nobody_knows_is_an_error_of_ours(tmp_path: Path
     table = pd.DataFrame({"u": 1, "t": pd.period_range("2024", "2026", freq="Y"), "x": 1.0})
     with refused(tmp_path, "period"):
         quietly(table, tmp_path / "store", **ASKED)
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    table = pd.DataFrame([[1, 1, 1.0, 2.0]], columns=["u", "t", "x", "x"])
+    with refused(tmp_path, "two columns 'x'"):
+        quietly(table, tmp_path / "store", **ASKED)
+
+
+def test_arrays_with_several_axes_in_cells_are_an_error_with_a_way_out(tmp_path: Path) -> None:
+    table = pd.DataFrame({"x": [np.ones((2, 3)), np.ones((1, 3))]})
+    with refused(tmp_path, ".map(list)"):
+        quietly(table, tmp_path / "store", inputs="x")
+    store = quietly(table.assign(x=table["x"].map(list)), tmp_path / "store", inputs="x")
+    assert store.lengths.tolist() == [2, 1]

@@ -133,7 +133,7 @@ def test_what_is_asked_for_must_be_there(
 def test_a_source_that_gives_nothing_is_an_error(tmp_path: Path) -> None:
     with refused(tmp_path, "gave no sequence"):
         quietly(iter([]), tmp_path / "store")
-    with refused(tmp_path, "no sequence was written"):
+    with refused(tmp_path, "dropped 1 sequences without a step"):
         quietly([{"x": np.ones((0, 2))}], tmp_path / "store")
     with refused(tmp_path, "a int"):
         quietly(5, tmp_path / "store")
@@ -148,3 +148,8 @@ def test_an_error_of_the_generator_itself_comes_through_and_leaves_no_store(tmp_
     with pytest.raises(ZeroDivisionError, match="my own"):
         quietly(broken, tmp_path / "store")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_beyond_64_bits_is_refused(tmp_path: Path) -> None:
+    with refused(tmp_path, f"is called {2**70}", "str(name)"):
+        quietly([{"id": 2**70, "x": [1.0]}], tmp_path / "store")

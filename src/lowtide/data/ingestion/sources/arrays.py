@@ -10,6 +10,7 @@ list of arrays                                   a sequence each
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ class StackedArrays(Source):
         """
         self._request = request
         self._called = called
-        self._lengths = arrays.get(LENGTHS)
+        self._lengths = _lengths_of(arrays)
         self._ids = arrays.get(request.sequence or ID)
         key = request.sequence or ID
         self._arrays = {name: array for name, array in arrays.items() if name not in {LENGTHS, key}}
@@ -200,6 +201,17 @@ class FiledArrays(Source):
         return self._inner.where(place)
 
 
+def _lengths_of(arrays: Mapping[str, Array]) -> Array | None:
+    lengths = arrays.get(LENGTHS)
+    if lengths is not None and (lengths.ndim != 1 or lengths.dtype.kind not in "iu"):
+        raise LowtideError(
+            what=f"lengths have the shape {lengths.shape} and the type {lengths.dtype}",
+            why="they say of each sequence how many of its steps are no padding",
+            fix="give one whole number a sequence",
+        )
+    return lengths
+
+
 def _of_lists(source: Mapping[str, Any], request: Request, called: str) -> Source:
     counts = {name: len(value) for name, value in source.items()}
     if len(set(counts.values())) != 1:
@@ -219,8 +231,10 @@ def _of_lists(source: Mapping[str, Any], request: Request, called: str) -> Sourc
 
 def _loaded(path: Path) -> Any:  # noqa: ANN401 - an array, or arrays by name
     try:
-        return np.load(path, mmap_mode="r" if path.suffix == ".npy" else None, allow_pickle=False)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        found = np.load(path, mmap_mode="r" if path.suffix == ".npy" else None, allow_pickle=False)
+        # An archive reads its arrays when they are asked for, each time anew.
+        return found if isinstance(found, np.ndarray) else {name: found[name] for name in found.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise LowtideError(
             what=f"{path} cannot be read as NumPy arrays: {error}",
             why="objects in such files are pickles, which can run any program; and a file cut short holds no arrays",

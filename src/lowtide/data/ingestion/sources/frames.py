@@ -30,6 +30,7 @@ class FrameTable:
         self._duck = duck
         self._paths = paths
         self._frame: Any = _scannable(frame)
+        _check_names(self._frame)
         duck.register(_NAME, self._frame)
         self.rows: int | None = None if _is_dataset(self._frame) else len(self._frame)
         self.bytes: int | None = sum(path.stat().st_size for path in paths) or None
@@ -56,7 +57,7 @@ class FrameTable:
             return int(self._frame.nbytes) // max(1, len(self._frame))
         if _is_dataset(self._frame):
             return max(1, int(self._head.nbytes) // max(1, len(self._head)))
-        return max(1, int(pa.Table.from_pandas(self._frame.head(_SAMPLED), preserve_index=False).nbytes) // _SAMPLED)
+        return max(1, int(_in_arrow(self._frame.head(_SAMPLED)).nbytes) // _SAMPLED)
 
     @cached_property
     def _head(self) -> pa.Table:
@@ -97,8 +98,7 @@ class FrameTable:
             yield from frame.select(list(wanted)).to_batches(max_chunksize=rows)
         else:
             for start in range(0, len(frame), rows):
-                some = frame.iloc[start : start + rows][list(wanted)]
-                yield from pa.Table.from_pandas(some, preserve_index=False).combine_chunks().to_batches()
+                yield from _in_arrow(frame.iloc[start : start + rows][list(wanted)]).combine_chunks().to_batches()
 
 
 def is_frame(source: object) -> bool:
@@ -135,6 +135,17 @@ def arrow_files(paths: Sequence[Path], wanted: set[str]) -> Any:  # noqa: ANN401
     return ds.dataset([str(path) for path in paths], schema=together, format="ipc")
 
 
+def _check_names(frame: Any) -> None:  # noqa: ANN401 - as DuckDB scans it
+    names = [str(name) for name in (frame.columns if _is_of("pandas", "DataFrame", frame) else frame.schema.names)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise LowtideError(
+            what=f"the table has two columns {twice[0]!r}",
+            why="columns are found by their names",
+            fix="rename one of them, or leave it out of the table",
+        )
+
+
 def _scannable(frame: Any) -> Any:  # noqa: ANN401 - of packages that need not be there
     """The same table as DuckDB scans it."""
     if isinstance(frame, pa.RecordBatch):
@@ -146,6 +157,17 @@ def _scannable(frame: Any) -> Any:  # noqa: ANN401 - of packages that need not b
     if _is_of("polars", "DataFrame", frame):
         return frame.to_arrow()
     return frame
+
+
+def _in_arrow(frame: Any) -> pa.Table:  # noqa: ANN401 - pandas.DataFrame
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except pa.ArrowException as error:
+        raise LowtideError(
+            what=f"the table holds what is no column of numbers, text or lists: {error}",
+            why="a cell holds the list of a sequence's steps; with several features a step, a list of lists",
+            fix='make lists of arrays with several axes: table["x"] = table["x"].map(list)',
+        ) from error
 
 
 def _is_dataset(source: object) -> bool:

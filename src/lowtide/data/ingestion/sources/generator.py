@@ -163,7 +163,13 @@ class Generator(Source):
         if self.id_type == "string" and isinstance(told, str):
             return told
         if self.id_type == "int64" and isinstance(told, int | np.integer) and not isinstance(told, bool):
-            return int(told)
+            if abs(int(told)) <= np.iinfo(np.int64).max:
+                return int(told)
+            raise LowtideError(
+                what=f"sequence {number} of {self._called} is called {told}",
+                why="names that are whole numbers are stored in 64 bits",
+                fix="give names as text, str(name), to all sequences",
+            )
         raise LowtideError(
             what=f"sequence {number} of {self._called} is called {told!r}, a {type(told).__name__}",
             why=f"names are text, or whole numbers, the same for all; the first was of type {self.id_type}",
