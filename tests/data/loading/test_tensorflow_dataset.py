@@ -20,7 +20,7 @@ CHILD = """
 import json, sys
 import keras
 import numpy as np
-from lowtide.data import Store
+from lowtide.data import Lanes, Store
 from lowtide.data.loading.windows import Windows
 
 steps, labelled = (Store(path) for path in sys.argv[1:3])
@@ -38,6 +38,10 @@ for epoch in range(2):
         assert x["s"].shape == (len(lengths), 1)
         told.append([[int(row[0, 0]), int(length)] for row, length in zip(x["x"], lengths)])
 found["rows"] = told
+
+lanes = steps.tf_dataset(lanes=Lanes(2, 3))
+expected = steps.loader(lanes=Lanes(2, 3), framework="numpy", prefetch_bytes=0)
+found["lanes"] = [[len(list(lanes)), len(list(expected))] for epoch in range(6)]
 
 bare = next(iter(steps.tf_dataset(batch_size=4, seed=3, lengths=True)))
 found["lengths"] = np.asarray(bare[0]["lengths"]).tolist()
@@ -95,6 +99,11 @@ def expected(folders: tuple[Path, Path], epochs: int) -> list[list[list[int]]]:
 def test_tf_data_gives_the_loaders_batches_epoch_by_epoch(found: Any, folders: tuple[Path, Path]) -> None:  # noqa: ANN401
     assert found["rows"] == expected(folders, 2)
     assert found["cardinality"] == 3
+
+
+def test_epochs_of_lanes_may_have_different_numbers_of_batches(found: Any) -> None:  # noqa: ANN401 - JSON
+    assert all(told == expected for told, expected in found["lanes"])
+    assert len({told for told, _ in found["lanes"]}) > 1
 
 
 def test_lengths_come_among_the_inputs_on_request(found: Any, folders: tuple[Path, Path]) -> None:  # noqa: ANN401

@@ -31,6 +31,17 @@ if __name__ == "__main__":
     print(json.dumps([[batch.index.tolist() for batch in loader] for epoch in range(2)]))
 """
 
+CHANGING = """
+import json, sys
+from torch.utils.data import DataLoader
+from lowtide.data import Store
+
+dataset = Store(sys.argv[1]).dataset(batch_size=7)
+epochs = [[next(iter(dataset))]]  # a look at the data, before any worker is started
+epochs += [list(DataLoader(dataset, num_workers=workers)) for workers in (2, 1, 3, 0)]
+print(json.dumps([[batch.index.tolist() for batch in epoch] for epoch in epochs]))
+"""
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
@@ -61,6 +72,15 @@ def test_workers_make_the_same_batches_in_the_same_order(
     command = [sys.executable, str(script), str(store.path), method, str(workers)]
     result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert json.loads(result.stdout) == expected(store, 2)
+
+
+def test_the_number_of_workers_may_change_between_epochs(store: Store) -> None:
+    command = [sys.executable, "-c", CHANGING, str(store.path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    looked, *epochs = json.loads(result.stdout)
+    whole = expected(store, 5)
+    assert looked == whole[0][:1]
+    assert epochs == whole[1:]
 
 
 def test_an_epoch_can_be_chosen(store: Store) -> None:

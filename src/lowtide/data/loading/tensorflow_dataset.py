@@ -53,7 +53,7 @@ def tf_dataset(view: View, settings: LoaderSettings, *, lengths: bool = False) -
 
     first = next(loader.part(0))
     dataset = tf.data.Dataset.from_generator(batches, output_signature=elements(first, specification))
-    if settings.max_padded_steps is None:
+    if settings.max_padded_steps is None and settings.lanes is None:  # else some epochs have more batches than others
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(loader)))
     return dataset.prefetch(_PREFETCH)
 
@@ -98,6 +98,13 @@ def _prepared(view: View, settings: LoaderSettings, *, lengths: bool) -> tuple[L
             what=f"packed={settings.packed} and pin_memory={settings.pin_memory} for TensorFlow or Keras",
             why="both are torch's",
             fix="leave them out",
+        )
+    named = [field.name for field in view.schema.fields if field.role != "targets"]
+    if lengths and _LENGTHS in named:
+        raise LowtideError(
+            what=f"lengths=True, and a field of the store is called {_LENGTHS!r}",
+            why="one of the two would take the place of the other among the inputs",
+            fix="leave lengths=True out, or ingest the field under another name",
         )
     loader = Loader(view, replace(settings, framework="numpy", prefetch_bytes=0))
     return loader, _Elements(view.schema, next(loader.part(0)).per_step, lengths=lengths)

@@ -45,15 +45,16 @@ class BatchDataset(IterableDataset[Batch]):
         self._view = view
         self._settings = replace(settings, prefetch_bytes=0)
         self._loader: Loader | None = Loader(view, self._settings)
-        # Shared with worker processes: how often each has begun an epoch. The main process is not told when its
-        # DataLoader begins one, and every worker begins each epoch once, so all come to the same number.
+        # Shared with worker processes: the next epoch, in as many places as there may be workers. The main process is
+        # not told when its DataLoader begins one. Each worker begins each epoch once, and counts up the places that are
+        # its own then: each has been counted up once when all have begun, however many workers there are this time.
         self._epochs = torch.zeros(_MOST_WORKERS, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
 
     def __iter__(self) -> Iterator[Batch]:
         info = get_worker_info()
         worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
         epoch = int(self._epochs[worker])
-        self._epochs[worker] += 1
+        self._epochs[worker::workers] += 1
         return self._made_loader().part(epoch, worker, workers)
 
     def __len__(self) -> int:
