@@ -114,6 +114,49 @@ def test_a_ring_that_is_dropped_ends_its_thread() -> None:
     assert threads() == []
 
 
+def test_what_is_larger_than_expected_is_counted_as_it_is() -> None:
+    made: list[int] = []
+    full = threading.Event()
+
+    def jobs() -> Iterator[Job[None]]:
+        for number in range(100):
+            if number == 2:
+                full.set()
+            yield Job(10, lambda number=number: made.append(number), lambda _: 30)  # type: ignore[misc]
+
+    ring = Ring(jobs(), 65)
+    assert full.wait(10)
+    assert ring.held_bytes == 60
+    next(ring)
+    ring.close()
+    assert len(made) <= 4
+
+
+FORKED = """
+import os, sys
+from lowtide.data.loading.ring import Job, Ring
+from lowtide.errors import LowtideError
+ring = Ring((Job(10, lambda: 1) for _ in range(10**9)), 25)
+next(ring)
+ring._shared.changed.acquire()  # as the ring's thread may hold it at that moment
+if child := os.fork():
+    ring._shared.changed.release()
+    next(ring)
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+try:
+    next(ring)
+except LowtideError as error:
+    print(error.what)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no fork")
+def test_a_fork_is_told_that_the_thread_is_not_there_and_ends() -> None:
+    result = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "in a fork of it" in result.stdout
+
+
 def test_a_closed_ring_is_at_its_end() -> None:
     ring = Ring((Job(1, lambda: 1) for _ in range(10**9)), 5)
     next(ring)
