@@ -73,6 +73,32 @@ def test_in_order_few_sequences_are_open_at_a_time(store: Store) -> None:
     assert open_at_most == 1
 
 
+def test_a_prediction_may_be_packed_or_of_half_precision(store: Store) -> None:
+    loader = Loader.of(store, batch_size=3, windows=Windows(7, 3), packed=True)
+    found = joined(loader, "steps", lambda batch: batch.inputs)
+    assert found[3][:, 1].tolist() == list(range(30))
+    loader = Loader.of(store, batch_size=3, windows=Windows(7, 7))
+    assert joined(loader, "mean", lambda batch: batch.start.bfloat16())[2].tolist() == 3.5
+
+
+def test_what_is_added_counts_whether_or_not_its_results_are_looked_at(store: Store) -> None:
+    loader = Loader.of(store, batch_size=2, windows=Windows(4), shuffle=False)
+    joiner = loader.joiner("mean")
+    first, second, *_ = loader
+    joiner.add(first, first.start * 1.0)
+    assert joiner.pending == 1
+    assert next(joiner.add(second, second.start * 1.0))[0] == 2
+
+
+def test_a_row_that_comes_twice_is_refused(store: Store) -> None:
+    loader = Loader.of(store, batch_size=2, windows=Windows(4))
+    joiner = loader.joiner("mean")
+    batch = next(iter(loader))
+    joiner.add(batch, batch.start * 1.0)
+    with pytest.raises(LowtideError, match=r"row from step \d+ on came twice"):
+        joiner.add(batch, batch.start * 1.0)
+
+
 @pytest.mark.parametrize(
     ("how", "outputs", "said"),
     [

@@ -10,6 +10,7 @@ import numpy as np
 
 from lowtide.data.batch import Batch
 from lowtide.data.fields import Array
+from lowtide.data.frameworks import load
 from lowtide.data.loading.policy import Items
 from lowtide.data.view import View
 from lowtide.errors import LowtideError
@@ -73,26 +74,28 @@ class Joiner:
             outputs: (B, ...) for "mean" and "each"; (B, T, ...) for "steps", or as the batch lies.
 
         Raises:
-            LowtideError: There is not one output a row, or not one a step.
+            LowtideError: There is not one output a row, or not one a step; or the row has come before.
         """
         rows = _rows_of(batch, outputs, per_step=self._how == "steps")
         index = np.asarray(batch.index)
         wanted = self._items.parts(np.maximum(index, 0)).tolist()
-        finished = []
+        finished: list[tuple[int, _Open]] = []
         for place, (number, start, length) in enumerate(
             zip(index.tolist(), np.asarray(batch.start).tolist(), np.asarray(batch.lengths).tolist(), strict=True)
         ):
             sequence = self._open.setdefault(number, _Open(wanted[place], []))
+            if any(start == begun for begun, _, _ in sequence.parts):
+                raise _twice(number, start)
             # A copy: a view would keep the whole batch's outputs.
             part = rows[place, :length] if self._how == "steps" else rows[place]
             sequence.parts.append((start, length, np.array(part)))
             sequence.missing -= 1
             if not sequence.missing:
                 finished.append((number, self._open.pop(number)))
-        for number, sequence in finished:
-            yield number, self._together(number, sorted(sequence.parts, key=lambda part: part[0]))
+        return ((number, self._together(number, sequence.parts)) for number, sequence in finished)
 
-    def _together(self, number: int, parts: list[tuple[int, int, Array]]) -> Array:
+    def _together(self, number: int, found: list[tuple[int, int, Array]]) -> Array:
+        parts = sorted(found, key=lambda part: part[0])
         if self._how == "each":
             return np.stack([values for _, _, values in parts])
         if self._how == "mean":
@@ -111,7 +114,13 @@ class Joiner:
 
 def _rows_of(batch: Batch, outputs: Any, *, per_step: bool) -> Array:  # noqa: ANN401 - tensor or array
     """As a NumPy array, rows first."""
-    array = np.asarray(outputs.detach().cpu() if hasattr(outputs, "detach") else outputs)
+    if hasattr(outputs, "batch_sizes"):
+        rnn = load("torch.nn.utils.rnn", wanted_by="predictions as a PackedSequence")
+        outputs = rnn.pad_packed_sequence(outputs, batch_first=batch.batch_first, total_length=batch.steps)[0]
+    if hasattr(outputs, "detach"):
+        outputs = outputs.detach().cpu()
+        outputs = outputs.float() if str(outputs.dtype) == "torch.bfloat16" else outputs  # NumPy has no bfloat16
+    array = np.asarray(outputs)
     if per_step and not batch.batch_first and array.ndim > 1:
         array = array.swapaxes(0, 1)
     expected = (batch.size, batch.steps) if per_step else (batch.size,)
@@ -122,3 +131,11 @@ def _rows_of(batch: Batch, outputs: Any, *, per_step: bool) -> Array:  # noqa: A
             fix="give the model's outputs for this very batch; joiner(how=...) says whether there is one a step",
         )
     return array
+
+
+def _twice(number: int, start: int) -> LowtideError:
+    return LowtideError(
+        what=f"sequence {number}: the row from step {start} on came twice before all of its rows had come once",
+        why="what is averaged over a sequence's rows would have one of them twice, and another not at all",
+        fix="take a new joiner for each time through the data, and go through an epoch from its start",
+    )
