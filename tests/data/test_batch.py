@@ -68,6 +68,11 @@ def test_what_is_per_step_is_packed_and_comes_back(batch_first: bool) -> None:
     assert packed.packed().targets is packed.targets
 
 
+def test_no_row_is_not_packed() -> None:
+    with pytest.raises(LowtideError, match="without rows was to be packed"):
+        replace(make(), lengths=torch.zeros(0, dtype=torch.int64)).packed()
+
+
 def test_a_row_without_steps_is_not_packed() -> None:
     with pytest.raises(LowtideError, match="length 0"):
         replace(make(), lengths=torch.tensor([3, 0, 2])).packed()

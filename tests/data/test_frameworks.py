@@ -41,6 +41,12 @@ def test_numpy_has_no_bfloat16_and_pins_nothing() -> None:
         arrays_of("numpy", pin_memory=True)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="pinned memory is to be had")
+def test_memory_that_cannot_be_pinned_is_refused_beforehand() -> None:
+    with pytest.raises(LowtideError, match="pin_memory=True, and torch refuses"):
+        arrays_of("torch", pin_memory=True)
+
+
 def test_a_framework_that_is_not_installed_is_named_with_what_installs_it() -> None:
     program = (
         "import sys\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,6 +85,16 @@ def test_numbers_out_of_range_are_index_errors(store: Store) -> None:
             _ = store[:][number]
     with pytest.raises(IndexError):
         _ = store[np.array([0, 6])]
+
+
+def test_a_number_may_be_an_array_and_an_array_of_numbers_has_one_axis(store: Store) -> None:
+    number: Any = np.array(2)
+    assert store[number].id == store[2].id
+    assert store[1:][number].id == store[3].id
+    several: Any
+    for several in (np.array([[0, 1]]), None):
+        with pytest.raises(LowtideError, match="array of 2 axes"):
+            _ = store[several]
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 3), (-1, 1)])

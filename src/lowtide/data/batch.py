@@ -101,9 +101,15 @@ class Batch:
         """The batch with every input and target per step as a PackedSequence, all of them packed alike.
 
         Raises:
-            LowtideError: It holds NumPy arrays, or a row without steps.
+            LowtideError: It holds NumPy arrays, no row, or a row without steps.
         """
         self._require_torch("packed")
+        if not self.size:
+            raise LowtideError(
+                what="a batch without rows was to be packed",
+                why="a PackedSequence holds at least one sequence; a rank has none where fewer are left than ranks",
+                fix="leave such rounds out with drop_last=True, or keep batches padded",
+            )
         if not bool((self.lengths > 0).all()):
             raise LowtideError(
                 what="a batch with rows of length 0 was to be packed",

@@ -101,7 +101,10 @@ def arrays_of(framework: Framework, *, pin_memory: bool) -> Arrays:
         LowtideError: The framework is not installed, or cannot pin memory.
     """
     if framework == "torch":
-        return TorchArrays(load("torch", wanted_by='framework="torch"'), pin_memory)
+        torch = load("torch", wanted_by='framework="torch"')
+        if pin_memory:
+            _check_pinning(torch)
+        return TorchArrays(torch, pin_memory)
     if pin_memory:
         raise LowtideError(
             what='pin_memory=True with framework="numpy"',
@@ -109,6 +112,17 @@ def arrays_of(framework: Framework, *, pin_memory: bool) -> Arrays:
             fix='leave it out, or use framework="torch"',
         )
     return NumPyArrays()
+
+
+def _check_pinning(torch: ModuleType) -> None:
+    try:
+        torch.empty(1, pin_memory=True)
+    except RuntimeError as error:
+        raise LowtideError(
+            what=f"pin_memory=True, and torch refuses: {error}",
+            why="pinned memory is what a GPU reads by itself, and torch finds none here that would",
+            fix="leave it out on this machine",
+        ) from error
 
 
 def _check_type(name: str, *, allow_bfloat16: bool) -> None:

@@ -103,6 +103,14 @@ class View:
             chosen = np.arange(*key.indices(len(self)), dtype=np.int64)
         else:
             chosen = np.arange(len(self), dtype=np.int64)[key]
+        if np.ndim(chosen) == 0:
+            return self[int(chosen)]
+        if np.ndim(chosen) != 1:
+            raise LowtideError(
+                what=f"a view was indexed with {str(key)[:80]}, which makes an array of {np.ndim(chosen)} axes",
+                why="it is a row of sequences",
+                fix="give a number, a slice, a list or array of numbers, or a mask of as many truths as sequences",
+            )
         return View(
             self.store,
             chosen if self.index is None else self.index[chosen],
