@@ -70,6 +70,15 @@ def test_batches_before_are_cut_too_where_the_last_round_has_too_few_items() -> 
     assert list(map(len, dealt)) == [8, 8, 8, 2, 2, 2, 2, 2]
 
 
+def test_what_was_cut_for_earlier_ranks_stays_cut_for_those_that_go_on() -> None:
+    sizes = [8, 8, 8, 8, 2]
+    dealt = dealt_end(batches_of(sizes), 0, [Deal(0, 4), Deal(4, 3)], whole_only=False)
+    assert list(map(len, dealt)) == [8, 8, 8, 2, 2, 2, 1, 1, 1, 1]
+    again = dealt_end(batches_of(sizes), 0, [Deal(0, 4), Deal(4, 3), Deal(7, 2)], whole_only=False)
+    assert [batch.tolist() for batch in again[:7]] == [batch.tolist() for batch in dealt[:7]]
+    assert (len(again) - 7) % 2 == 0
+
+
 def test_with_fewer_items_than_ranks_the_last_ranks_have_none() -> None:
     dealt = dealt_end(batches_of([2]), 0, [Deal(0, 3)], whole_only=False)
     assert list(map(len, dealt)) == [1, 1, 0]
