@@ -176,3 +176,34 @@ def test_a_batch_is_found_by_its_number(lengths: np.ndarray, size: BatchSize, ra
 def test_a_number_that_no_batch_has_is_refused() -> None:
     with pytest.raises(LowtideError, match="batch 3 of 3"):
         listed(log_normal(30), BatchSize(count=10)).at(0, 3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epoch": -1},
+        {"pool": 99},
+        {"taken": "1"},
+        {"before": 1.0},
+        {"deals": []},
+        {"deals": 3},
+        {"deals": [3]},
+        {"deals": [[0, 0]]},
+        {"deals": [[0, 1, 2]]},
+        {"deals": [[-1, 1]]},
+        {"more": 1},
+    ],
+)
+def test_a_state_that_is_no_position_is_refused(change: dict[str, object]) -> None:
+    drafts = listed(np.array([3, 5, 8]), BatchSize(count=2))
+    assert drafts.adopt(drafts.start(2)) == drafts.start(2)
+    with pytest.raises(LowtideError, match="no place between batches"):
+        drafts.adopt({**drafts.start(2), **change})
+    with pytest.raises(LowtideError, match="no place between batches"):
+        drafts.adopt(None)  # type: ignore[arg-type]  # as a file may hold it
+
+
+@given(LENGTHS, SIZES, st.integers(0, 2))
+def test_no_batch_has_more_rows_than_are_told(lengths: np.ndarray, size: BatchSize, epoch: int) -> None:
+    drafts = listed(lengths, size)
+    assert max(len(batch) for batch in epoch_of(drafts, epoch)) <= drafts.most_rows()

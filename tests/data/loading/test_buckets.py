@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -122,7 +124,14 @@ def test_a_length_beyond_the_largest_size_is_refused() -> None:
     Rounding.of(8).check(17)
 
 
-@pytest.mark.parametrize("asked", [0, -4, [], [8, 0], [2.5], True])
+@pytest.mark.parametrize(
+    ("asked", "meant"), [(np.int64(8), 8), (np.array(8), 8), (np.array([16, 8]), [8, 16]), ((16, np.int8(8)), [8, 16])]
+)
+def test_sizes_may_be_numpys(asked: Any, meant: Any) -> None:  # noqa: ANN401 - drawn
+    assert Rounding.of(asked) == Rounding.of(meant)
+
+
+@pytest.mark.parametrize("asked", [0, -4, [], [8, 0], [2.5], True, 2.5, "64", [[8], [16, 32]]])
 def test_sizes_that_are_no_numbers_are_refused(asked: object) -> None:
     with pytest.raises(LowtideError, match="round_lengths"):
         Rounding.of(asked)  # type: ignore[arg-type]  # as a user might

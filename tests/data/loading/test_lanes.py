@@ -113,6 +113,27 @@ def test_a_state_of_other_lanes_is_refused() -> None:
         drafts.adopt(lane_list(np.full(8, 5), Lanes(2, 5)).start(0))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epoch": -1},
+        {"epoch": "0"},
+        {"next": None},
+        {"items": 4},
+        {"items": [-1, -1, -1, 8]},
+        {"items": [-2, -1, -1, -1]},
+        {"done": [0, 0, 0]},
+        {"done": [0, 0, 0, -5]},
+        {"more": 1},
+    ],
+)
+def test_a_state_that_is_no_position_is_refused(change: dict[str, object]) -> None:
+    drafts = lane_list(np.full(8, 5), Lanes(4, 5))
+    assert drafts.adopt(drafts.start(0)) == drafts.start(0)
+    with pytest.raises(LowtideError, match="no place between batches"):
+        drafts.adopt({**drafts.start(0), **change})
+
+
 @pytest.mark.parametrize("options", [{"count": 0, "steps": 4}, {"count": 4, "steps": 0}, {"count": 4, "steps": 2.0}])
 def test_lanes_that_are_no_numbers_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(LowtideError, match="Lanes"):

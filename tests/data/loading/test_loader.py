@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import io
 import json
+import pickle
 import subprocess
 import sys
 import threading
@@ -19,13 +21,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lowtide
-from lowtide.data import Store
+from lowtide.data import Field, Schema, Store, StoreWriter
 from lowtide.data.batch import Batch
 from lowtide.data.loading import batch_list
 from lowtide.data.loading.lanes import Lanes
 from lowtide.data.loading.windows import Windows
 from lowtide.errors import LowtideError
-from tests.data.loading_cases import assert_told, log_normal, rows_of, told
+from tests.data.loading_cases import SCHEMA, assert_told, log_normal, rows_of, told
 
 LENGTHS = np.minimum(log_normal(200, median=20), 150)
 
@@ -186,15 +188,36 @@ def test_one_loader_is_at_one_place(store: Store) -> None:
     [
         (lambda state: state | {"version": 99}, "no state of this version"),
         (lambda state: {"epoch": state["version"]}, "no state of this version"),
+        (lambda _: None, "no state of this version"),
+        (lambda state: state | {"settings": None}, "no state of this version"),
         (lambda state: state | {"data": "other"}, "other data"),
         (lambda state: state | {"settings": state["settings"] | {"seed": 5}}, r"seed=5 \(here 0\)"),
-        (lambda state: state | {"position": {"epoch": 0}}, "lanes"),
+        (lambda state: state | {"position": {"epoch": 0}}, "no place between batches"),
     ],
 )
 def test_a_state_of_something_else_is_refused(store: Store, change: Any, said: str) -> None:  # noqa: ANN401 - a lambda
     loader = store.loader(batch_size=7)
     with pytest.raises(LowtideError, match=said):
         loader.load_state_dict(change(loader.state_dict()))
+
+
+def test_a_state_of_lanes_of_other_steps_is_refused(store: Store) -> None:
+    state = store.loader(lanes=Lanes(4, 8)).state_dict()
+    store.loader(lanes=Lanes(4, 8)).load_state_dict(state)
+    with pytest.raises(LowtideError, match=r"lanes='Lanes\(count=4, steps=8\)' \(here 'Lanes\(count=4, steps=16\)'\)"):
+        store.loader(lanes=Lanes(4, 16)).load_state_dict(state)
+    with pytest.raises(LowtideError, match="lanes="):
+        store.loader().load_state_dict(state)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, lambda loader: pickle.loads(pickle.dumps(loader))])  # noqa: S301 - made here
+@pytest.mark.parametrize("options", [{"batch_size": 7}, {"lanes": Lanes(4, 8)}])
+def test_a_copy_of_a_loader_goes_on_where_it_is(store: Store, copied: Any, options: Any) -> None:  # noqa: ANN401 - as pickle
+    loader = store.loader(**options)
+    next(iter(loader))
+    again = copied(loader)
+    assert again.state_dict() == loader.state_dict()
+    assert rows_in(again) == rows_in(loader)
 
 
 def test_a_state_of_another_part_of_the_store_is_refused(store: Store) -> None:
@@ -245,8 +268,11 @@ def test_an_error_while_a_batch_is_made_comes_where_it_is_asked_for(store: Store
     loader = store.loader(batch_size=7, augment=fail, prefetch_bytes=prefetch_bytes)
     with pytest.raises(ZeroDivisionError, match="as a user's"):
         list(loader)
-    with pytest.raises(ZeroDivisionError, match="as a user's"):
+    with pytest.raises(ZeroDivisionError, match="as a user's") as caught:
         next(iter(loader))  # the place is before the batch that failed
+    number = loader.state_dict()["position"]["taken"]
+    of = ", ".join(str(row[0]) for row in rows_of(store.loader(batch_size=7).batch(number)))
+    assert caught.value.__notes__ == [f"while batch {number} of epoch 0 was made, of the sequences [{of}] ..."]
 
 
 def test_no_thread_outlives_a_loop(store: Store) -> None:
@@ -302,8 +328,33 @@ def test_a_batch_is_had_by_its_number(store: Store) -> None:
         store.loader(lanes=Lanes(2, 5)).joiner("steps")
 
 
+@pytest.mark.parametrize("options", [{"windows": Windows(5)}, {"max_length": 5, "over_length": "split"}])
+def test_rows_of_one_sequence_on_several_ranks_are_not_joined(store: Store, options: Any) -> None:  # noqa: ANN401 - drawn
+    with pytest.raises(LowtideError, match="dealt to several ranks"):
+        store.loader(ranks=2, **options).joiner("mean")
+    assert store.loader(ranks=2, max_length=5).joiner("mean").pending == 0
+
+
+def test_ranks_for_which_there_is_not_one_round_are_refused(store: Store) -> None:
+    assert len(store[:15].loader(batch_size=5, ranks=3, drop_last=True)) == 1
+    with pytest.raises(LowtideError, match="no batch comes of 14 items"):
+        store[:14].loader(batch_size=5, ranks=3, drop_last=True)
+
+
 def test_it_says_what_it_does(store: Store) -> None:
     assert "200 items of 200 sequences" in repr(store.loader())
+
+
+def test_what_is_reported_covers_many_short_rows_with_much_for_each(tmp_path: Path) -> None:
+    schema = Schema((SCHEMA.fields[0], Field("wide", "static", "sequence", "float32", 1000)), "int64")
+    with StoreWriter(tmp_path / "a", schema) as writer:
+        for number in range(300):
+            steps = 400 if number == 7 else 1
+            writer.add(number, {"x": np.zeros((steps, 2), np.float32), "wide": np.zeros(1000, np.float32)})
+        writer.commit()
+    loader = Store(tmp_path / "a").loader(max_padded_steps=400, prefetch_bytes=0)
+    assert loader.largest == (1, 400)
+    assert max(batch.nbytes for batch in loader) <= loader.ring_bytes
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by Linux")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, get_type_hints
 
+import numpy as np
 import pytest
 
 from lowtide.data.loading.lanes import Lanes
@@ -33,11 +34,22 @@ def test_what_decides_is_plain_and_knows_no_ranks() -> None:
     assert told != LoaderSettings(windows=Windows(6), round_lengths=(4, 8)).deciding()
 
 
+@pytest.mark.parametrize("whole", [np.int64, np.uint8])
+def test_whole_numbers_of_numpy_are_whole_numbers(whole: Any) -> None:  # noqa: ANN401 - which a user gives for an int
+    asked = LoaderSettings(batch_size=whole(3), seed=whole(4), rank=whole(1), ranks=whole(2))
+    assert asked == LoaderSettings(batch_size=3, seed=4, rank=1, ranks=2)
+    windows = LoaderSettings(windows=Windows(whole(5), whole(2)), round_lengths=[whole(4), whole(8)])
+    assert windows.deciding() == LoaderSettings(windows=Windows(5, 2), round_lengths=[4, 8]).deciding()
+    lanes = LoaderSettings(lanes=Lanes(whole(2), whole(5)))
+    assert lanes.deciding() == LoaderSettings(lanes=Lanes(2, 5)).deciding()
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"batch_size": 0}, "batch_size=0"),
         ({"batch_size": 2.0}, "batch_size=2.0"),
+        ({"batch_size": True}, "batch_size=True"),
         ({"max_padded_steps": -1}, "max_padded_steps=-1"),
         ({"seed": -1}, "seed=-1"),
         ({"prefetch_bytes": -1}, "prefetch_bytes=-1"),

@@ -38,11 +38,12 @@ def items_of_lengths(lengths: Ints, settings: LoaderSettings) -> Items:
 
 
 def _some(items: Items, settings: LoaderSettings) -> Items:
-    if not items.count or (settings.drop_last and items.count < (settings.size.count or 1)):
+    least = (settings.size.count or 1) * settings.ranks if settings.drop_last else 1
+    if items.count < least:
         raise LowtideError(
             what=f"no batch comes of {items.report}",
             why="a loader without batches would train nothing, and nobody would see it",
-            fix="look at the view's lengths, and at max_length=, over_length=, batch_size= and drop_last=",
+            fix="look at the view's lengths, and at max_length=, over_length=, batch_size=, ranks= and drop_last=",
         )
     return items
 

@@ -7,14 +7,16 @@ changes places with the first one and its batch comes first, so that what does n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
 from lowtide.data.loading.buckets import BatchSize, Rounding, grouped, padded_steps
-from lowtide.data.loading.drafts import Draft, PositionData
+from lowtide.data.loading.drafts import Draft, PositionData, no_position
 from lowtide.data.loading.order import Ints, Permutation, hashes, key_of
 from lowtide.data.loading.policy import Items
 from lowtide.data.loading.ranks import Deal, dealt_end, rounds_of
@@ -57,10 +59,24 @@ class _Position:
         return {"epoch": self.epoch, "pool": self.pool, "before": self.before, "taken": self.taken, "deals": deals}
 
     @staticmethod
-    def of(data: PositionData) -> _Position:
-        deals = tuple(Deal(int(at), int(ranks)) for at, ranks in data["deals"])
-        numbers = {name: int(data[name]) for name in ("epoch", "pool", "before", "taken")}
-        return _Position(**numbers, deals=deals)
+    def of(data: Any) -> _Position:  # noqa: ANN401 - what a file held, perhaps
+        """The position that `to_data` described.
+
+        Raises:
+            LowtideError: It describes none.
+        """
+        if not isinstance(data, Mapping) or set(data) != {field.name for field in fields(_Position)}:
+            raise no_position(data)
+        numbers = dict(data)
+        deals = numbers.pop("deals")
+        if not isinstance(deals, list) or not deals or not all(isinstance(deal, list) for deal in deals):
+            raise no_position(data)
+        told = [*numbers.values(), *chain.from_iterable(deals)]
+        if not all(type(number) is int and number >= 0 for number in told):
+            raise no_position(data)
+        if not all(len(deal) == 2 and deal[1] for deal in deals):  # noqa: PLR2004 - at, ranks
+            raise no_position(data)
+        return _Position(**numbers, deals=tuple(Deal(*deal) for deal in deals))
 
 
 class BatchList:
@@ -82,8 +98,14 @@ class BatchList:
         return _Position(epoch, 0, 0, 0, (Deal(0, self._ranks),)).to_data()
 
     def adopt(self, position: PositionData) -> PositionData:
-        """What other ranks have left of an epoch, dealt out to these."""
+        """What other ranks have left of an epoch, dealt out to these.
+
+        Raises:
+            LowtideError: It is no position in this list.
+        """
         found = _Position.of(position)
+        if found.pool >= self._pools:
+            raise no_position(position)
         at, last = found.before + found.taken, found.deals[-1]
         if last.ranks == self._ranks:
             return position
@@ -123,6 +145,15 @@ class BatchList:
             return min(size.count, self._items.count), longest
         assert size.padded_steps is not None
         return max(1, size.padded_steps // longest), longest
+
+    def most_rows(self) -> int:
+        """Sequences that no batch exceeds."""
+        size = self._settings.size
+        if size.count is not None:
+            return min(size.count, self._items.count)
+        assert size.padded_steps is not None
+        shortest = int(self._settings.rounding(np.ones(1, np.int64))[0])
+        return min(size.padded_steps // shortest, self._items.count)
 
     def draft(self, epoch: int, number: int, items: Ints) -> Draft:
         """The draft of a batch of these items."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lowtide.data.loading.numbers import plain
 from lowtide.data.loading.order import Hashes, Ints
 from lowtide.errors import LowtideError
 
@@ -45,14 +46,15 @@ class Rounding:
         """
         if asked is None:
             return Rounding()
-        sizes = [asked] if isinstance(asked, int) else list(asked)
-        if not sizes or any(type(size) is not int or size < 1 for size in sizes):
+        given = np.asarray(asked, object)
+        sizes = [plain(size) for size in given.ravel().tolist()]
+        if not sizes or not all(type(size) is int and size >= 1 for size in sizes):
             raise LowtideError(
                 what=f"round_lengths={asked!r}",
                 why="batches are padded to a multiple of a number of steps, or to one of a few numbers of steps",
                 fix="give round_lengths=64, or round_lengths=[64, 128, 256, 1024], whole numbers above 0",
             )
-        return Rounding(multiple=sizes[0]) if isinstance(asked, int) else Rounding(tuple(sorted(set(sizes))))
+        return Rounding(multiple=sizes[0]) if given.ndim == 0 else Rounding(tuple(sorted(set(sizes))))
 
     def __call__(self, lengths: Ints) -> Ints:
         """Each length rounded up."""

@@ -14,9 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.data.loading.policy import Spans
+from lowtide.errors import LowtideError
 
 PositionData = Mapping[str, Any]
 """A position as plain values, that JSON can hold: numbers, lists of them, and dictionaries by name."""
+
+
+def no_position(position: object) -> LowtideError:
+    """The error for a position that was not made by `start` or `after`, or is of other data."""
+    return LowtideError(
+        what=f"{str(position)[:80]} is no place between batches",
+        why="other batches would come than those that the interrupted run would have had",
+        fix="give what state_dict() returned, unchanged",
+    )
 
 
 @dataclass(frozen=True)
@@ -54,3 +64,12 @@ class Drafts(Protocol):
 
     def largest(self) -> tuple[int, int]:
         """Sequences and padded steps that no batch of any epoch exceeds, in this combination or in product."""
+
+    def most_rows(self) -> int:
+        """Sequences that no batch of any epoch exceeds, however short they are."""
+
+
+def sizes_of(drafts: Drafts, epoch: int) -> Iterator[tuple[int, int]]:
+    """Rows and padded steps of each batch of an epoch."""
+    for draft, _ in drafts.after(drafts.start(epoch)):
+        yield len(draft.spans), draft.steps

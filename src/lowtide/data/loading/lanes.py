@@ -13,21 +13,24 @@ for batch in store.loader(lanes=Lanes(32, steps=128)):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heappush, heapreplace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.data.loading.buckets import Rounding
-from lowtide.data.loading.drafts import Draft, PositionData
+from lowtide.data.loading.drafts import Draft, PositionData, no_position
+from lowtide.data.loading.numbers import make_plain
 from lowtide.data.loading.order import Ints, Permutation, key_of
 from lowtide.data.loading.policy import Items, Spans
 from lowtide.errors import LowtideError
 
 _ORDER = 1
+_NONE: Ints = np.zeros(0, np.int64)
 _BLOCK = 1 << 12
 """Items whose places are computed together."""
 
@@ -43,6 +46,7 @@ class Lanes:
 
     def __post_init__(self) -> None:
         """Refuse what is no number."""
+        make_plain(self, "count", "steps")
         for name, value in (("count", self.count), ("steps", self.steps)):
             if type(value) is not int or value < 1:
                 raise LowtideError(
@@ -87,8 +91,9 @@ class LaneList:
         """The same lanes, whoever runs them.
 
         Raises:
-            LowtideError: It is about another number of lanes.
+            LowtideError: It is about another number of lanes, or is no position.
         """
+        _check(position, self._items.count)
         if len(position["items"]) != self._lanes.count:
             raise LowtideError(
                 what=f"a state of {len(position['items'])} lanes was given to {self._lanes.count}",
@@ -129,6 +134,10 @@ class LaneList:
         """Sequences and padded steps that no batch exceeds."""
         return len(self._own), int(self._rounding(np.asarray([self.longest()]))[0])
 
+    def most_rows(self) -> int:
+        """Sequences of each batch."""
+        return len(self._own)
+
     def _order(self, epoch: int) -> Permutation | _InOrder:
         return Permutation(self._items.count, key_of(self._seed, epoch, _ORDER)) if self._shuffle else _InOrder()
 
@@ -167,6 +176,20 @@ class _InOrder:
 def _position(epoch: int, number: int, following: int, items: Ints, done: Ints) -> PositionData:
     """Before which batch; the item that is taken next; and of each lane its item (-1: none) and the steps done."""
     return {"epoch": epoch, "number": number, "next": following, "items": items.tolist(), "done": done.tolist()}
+
+
+def _check(position: Any, count: int) -> None:  # noqa: ANN401 - what a file held, perhaps
+    """Refuse what is no position among so many items."""
+    if not isinstance(position, Mapping) or set(position) != set(_position(0, 0, 0, _NONE, _NONE)):
+        raise no_position(position)
+    items, done = position["items"], position["done"]
+    if not isinstance(items, list) or not isinstance(done, list) or len(items) != len(done):
+        raise no_position(position)
+    counted = [*done, *(position[name] for name in ("epoch", "number", "next"))]
+    if not all(type(number) is int and number >= 0 for number in counted):
+        raise no_position(position)
+    if not all(type(item) is int and -1 <= item < count for item in items):
+        raise no_position(position)
 
 
 def _own_lanes(lanes: Lanes, rank: int, ranks: int) -> Ints:

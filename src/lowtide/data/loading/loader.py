@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from itertools import islice
@@ -12,7 +12,7 @@ from lowtide.data.batch import Batch
 from lowtide.data.loading.assembly import collator_of, drafts_of, items_of
 from lowtide.data.loading.batch_list import BatchList
 from lowtide.data.loading.collate import augmented
-from lowtide.data.loading.drafts import Draft, PositionData
+from lowtide.data.loading.drafts import Draft, PositionData, sizes_of
 from lowtide.data.loading.join import How, Joiner
 from lowtide.data.loading.order import key_of
 from lowtide.data.loading.policy import PolicyReport
@@ -22,6 +22,8 @@ from lowtide.data.view import View
 from lowtide.errors import LowtideError
 
 _VERSION = 1
+_NAMED = 8
+"""Sequences that the note on an error names."""
 _AUGMENT = 4
 """Keeps the random numbers of `augment` apart from those of the order."""
 
@@ -78,6 +80,9 @@ class Loader:
         self._check(mine)
         self._place = self._drafts.start(self.epoch + 1)
 
+    def __reduce__(self) -> tuple[Callable[..., Loader], tuple[Any, ...]]:
+        return _at_place, (self.view, self.settings, dict(self._place))
+
     def __len__(self) -> int:
         """Batches of the whole epoch that the loader is in."""
         return self._drafts.count(self.epoch)
@@ -125,11 +130,19 @@ class Loader:
         """Rows and steps of a padded batch that none of any epoch exceeds; under `max_padded_steps` in product."""
         return self._drafts.largest()
 
+    def sizes(self) -> Iterator[tuple[int, int]]:
+        """Rows and padded steps of each batch of the epoch that the loader is in, from its start; none is read."""
+        return sizes_of(self._drafts, self.epoch)
+
     @property
     def ring_bytes(self) -> int:
-        """The most memory that loading takes beside the batch in use: batches made ahead, and what making one takes."""
+        """The most memory that loading takes beside the batch in use: batches made ahead, and what making one takes.
+
+        What `augment` takes is the user's to know.
+        """
         rows, steps = self.largest
-        largest = self._collate.bytes_of(rows, steps)
+        more_rows = max(0, self._drafts.most_rows() - rows)
+        largest = self._collate.bytes_of(rows, steps) + self._collate.bytes_of(more_rows, 0)
         return max(self.settings.prefetch_bytes, largest) + self._collate.scratch_bytes(steps)
 
     def joiner(self, how: How) -> Joiner:
@@ -140,13 +153,19 @@ class Loader:
                 rows overlap. "each": one a row, all of them in order.
 
         Raises:
-            LowtideError: Rows are the chunks of lanes.
+            LowtideError: Rows are the chunks of lanes; or the rows of a sequence may come to several ranks.
         """
         if self.settings.lanes is not None:
             raise LowtideError(
                 what="predictions on lanes were to be joined",
                 why="a lane's chunks follow one another from batch to batch, and belong to no fixed rows",
                 fix="predict with a loader without lanes",
+            )
+        if self.settings.ranks > 1 and self._items.count > self.report.used:
+            raise LowtideError(
+                what=f"predictions on {self.report} were to be joined by one of {self.settings.ranks} ranks",
+                why="the rows of one sequence are dealt to several ranks, so that none has all of them",
+                fix="predict with rank=0, ranks=1 on a part of the data: view[rank::ranks]",
             )
         return Joiner(self.view, self._items, how=how)
 
@@ -170,10 +189,16 @@ class Loader:
             yield self._make(draft)
 
     def _make(self, draft: Draft) -> Batch:
-        batch = self._collate(draft)
-        if self.settings.augment is None:
-            return batch
-        return augmented(batch, self.settings.augment, key_of(self.settings.seed, draft.epoch, _AUGMENT, draft.number))
+        try:
+            batch = self._collate(draft)
+            if self.settings.augment is None:
+                return batch
+            key = key_of(self.settings.seed, draft.epoch, _AUGMENT, draft.number)
+            return augmented(batch, self.settings.augment, key)
+        except BaseException as error:
+            of = draft.spans.sequence[:_NAMED].tolist()
+            error.add_note(f"while batch {draft.number} of epoch {draft.epoch} was made, of the sequences {of} ...")
+            raise
 
     def __repr__(self) -> str:
         return (
@@ -183,7 +208,7 @@ class Loader:
     def _jobs(self, place: PositionData) -> Iterator[Job[tuple[Batch, PositionData]]]:
         for draft, after in self._drafts.after(place):
             size = self._collate.bytes_of(len(draft.spans), draft.steps)
-            yield Job(size, partial(self._placed, draft, after))
+            yield Job(size, partial(self._placed, draft, after), _bytes)
 
     def _placed(self, draft: Draft, after: PositionData) -> tuple[Batch, PositionData]:
         return self._make(draft), after
@@ -200,9 +225,10 @@ class Loader:
                 fix="make a second loader for a loop inside of a loop",
             )
 
-    def _check_state(self, state: Mapping[str, Any]) -> None:
+    def _check_state(self, state: Any) -> None:  # noqa: ANN401 - what a file held, perhaps
         expected = self.state_dict()
-        if set(state) != set(expected) or state["version"] != _VERSION:
+        whole = isinstance(state, Mapping) and set(state) == set(expected) and isinstance(state["settings"], Mapping)
+        if not whole or state["version"] != _VERSION:
             raise _not_resumable("it is no state of this version's loader", "give what state_dict() returned")
         if state["data"] != expected["data"]:
             raise _not_resumable("it belongs to other data", "open the store, and the part, that it was made with")
@@ -210,8 +236,17 @@ class Loader:
         other = [f"{name}={its.get(name)!r} (here {mine[name]!r})" for name in mine if its.get(name) != mine[name]]
         if other:
             raise _not_resumable(f"it was made with {', '.join(other)}", "load with the same settings")
-        if set(state["position"]) != set(expected["position"]):
-            raise _not_resumable("one of the two has lanes", "load with the same settings")
+
+
+def _at_place(view: View, settings: LoaderSettings, place: PositionData) -> Loader:
+    """The loader that was pickled."""
+    loader = Loader(view, settings)
+    loader._move(place)  # noqa: SLF001 - its own
+    return loader
+
+
+def _bytes(made: tuple[Batch, PositionData]) -> int:
+    return made[0].nbytes
 
 
 def _not_resumable(what: str, fix: str) -> LowtideError:

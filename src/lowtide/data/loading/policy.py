@@ -60,6 +60,11 @@ class PolicyReport:
     dropped: int = 0
     """Sequences longer than allowed, left out."""
 
+    @property
+    def used(self) -> int:
+        """Sequences of which there are rows."""
+        return self.sequences - self.empty - self.dropped
+
     def __str__(self) -> str:
         counts = {"empty": self.empty, "cut": self.cut, "split": self.split, "dropped": self.dropped}
         told = [f"{count} {name}" for name, count in counts.items() if count]

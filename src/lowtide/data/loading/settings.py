@@ -12,6 +12,7 @@ from lowtide.data.frameworks import Framework
 from lowtide.data.loading.buckets import BatchSize, Rounding
 from lowtide.data.loading.collate import Augment
 from lowtide.data.loading.lanes import Lanes
+from lowtide.data.loading.numbers import make_plain
 from lowtide.data.loading.policy import Cut, OverLength
 from lowtide.data.loading.ranks import check_rank
 from lowtide.data.loading.windows import Windows
@@ -75,6 +76,7 @@ class LoaderSettings:
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""
+        make_plain(self, *_NUMBERS, "rank", "ranks")
         check_rank(self.rank, self.ranks)
         Rounding.of(self.round_lengths)
         for name, least in _NUMBERS.items():
@@ -112,7 +114,12 @@ class LoaderSettings:
     def deciding(self) -> dict[str, Any]:
         """The settings that decide which steps each batch holds, as plain values."""
         told = {name: getattr(self, name) for name in _DECIDING}
-        made = {"batch_size": self.size.count, "round_lengths": self.rounding, "windows": self.windows}
+        made = {
+            "batch_size": self.size.count,
+            "round_lengths": self.rounding,
+            "windows": self.windows,
+            "lanes": self.lanes,
+        }
         return told | {name: value if isinstance(value, int | None) else repr(value) for name, value in made.items()}
 
 
@@ -163,9 +170,8 @@ _NEEDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 )
 _DECIDING = (
     *("batch_size", "max_padded_steps", "shuffle", "seed", "max_length", "cut", "windows", "over_length"),
-    *("round_lengths", "drop_last"),
+    *("lanes", "round_lengths", "drop_last"),
 )
-"""Lanes are told by their positions."""
 assert set(_DECIDING) <= {field.name for field in fields(LoaderSettings)}
 
 

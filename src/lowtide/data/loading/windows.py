@@ -13,6 +13,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from lowtide.data.fields import Field
+from lowtide.data.loading.numbers import make_plain
 from lowtide.data.loading.order import Ints
 from lowtide.data.loading.policy import BLOCK, PolicyReport, Spans, count_lengths, longest_of
 from lowtide.errors import LowtideError
@@ -44,6 +45,7 @@ class Windows:
 
     def __post_init__(self) -> None:
         """Refuse what is no way to cut."""
+        make_plain(self, "size", "stride")
         for name, value in (("size", self.size), ("stride", self.stride)):
             if value is not None and (type(value) is not int or value < 1):
                 raise _refused(f"{name}={value!r}", "it counts time steps", "give a whole number above 0")
