@@ -165,6 +165,24 @@ def test_on_request_all_batches_are_full_and_all_rounds(lengths: np.ndarray, cou
         assert all(len(batch) == count for part in batches for batch in part)
 
 
+@given(LENGTHS, SIZES, st.integers(1, 12), st.integers(0, 1))
+def test_rounds_that_are_left_out_are_so_for_all_ranks(
+    lengths: np.ndarray, size: BatchSize, ranks: int, epoch: int
+) -> None:
+    whole = epoch_of(listed(lengths, size, drop_last=True), epoch)
+    parts = [listed(lengths, size, rank=rank, ranks=ranks, drop_last=True) for rank in range(ranks)]
+    dealt = [epoch_of(part, epoch) for part in parts]
+    rounds = len(whole) // ranks
+    assert [len(part) for part in dealt] == [part.count(epoch) for part in parts] == [rounds] * ranks
+    assert [batch for together in zip(*dealt, strict=True) for batch in together] == whole[: rounds * ranks]
+
+
+def test_a_round_over_several_pools_is_left_out_by_all_ranks() -> None:
+    lengths = np.full(100, 10)  # five pools of one batch each
+    parts = [listed(lengths, BatchSize(padded_steps=300), rank=rank, ranks=3, drop_last=True) for rank in range(3)]
+    assert [len(epoch_of(part, 0)) for part in parts] == [1, 1, 1]
+
+
 @given(LENGTHS, SIZES, st.integers(1, 4))
 def test_a_batch_is_found_by_its_number(lengths: np.ndarray, size: BatchSize, ranks: int) -> None:
     drafts = listed(lengths, size, rank=ranks - 1, ranks=ranks)

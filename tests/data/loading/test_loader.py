@@ -339,6 +339,9 @@ def test_ranks_for_which_there_is_not_one_round_are_refused(store: Store) -> Non
     assert len(store[:15].loader(batch_size=5, ranks=3, drop_last=True)) == 1
     with pytest.raises(LowtideError, match="no batch comes of 14 items"):
         store[:14].loader(batch_size=5, ranks=3, drop_last=True)
+    assert len(store[:14].loader(max_padded_steps=10_000, ranks=1, drop_last=True)) == 1
+    with pytest.raises(LowtideError, match="no batch comes of 14 items"):
+        store[:14].loader(max_padded_steps=10_000, ranks=2, drop_last=True)
 
 
 def test_it_says_what_it_does(store: Store) -> None:

@@ -28,7 +28,7 @@ def test_every_rank_is_given_the_same_number_and_every_item_comes_once(
     sizes: list[int], ranks: int, before: int
 ) -> None:
     batches = batches_of(sizes)
-    dealt = dealt_end(batches, before, [Deal(0, ranks)], whole_only=False)
+    dealt = dealt_end(batches, before, [Deal(0, ranks)])
     assert (before + len(dealt)) % ranks == 0
     assert len(dealt) - len(batches) < ranks
     assert items_of(dealt) == items_of(batches)
@@ -41,46 +41,38 @@ def test_what_is_left_is_dealt_to_other_ranks_and_what_was_dealt_stays(
     sizes: list[int], first: int, second: int, third: int, data: st.DataObject
 ) -> None:
     deals = [Deal(0, first)]
-    dealt = dealt_end(batches_of(sizes), 0, deals, whole_only=False)
+    dealt = dealt_end(batches_of(sizes), 0, deals)
     for ranks in (second, third):
         rounds = data.draw(st.integers(0, (len(dealt) - deals[-1].at) // deals[-1].ranks))
         deals.append(Deal(deals[-1].at + rounds * deals[-1].ranks, ranks))
-        anew = dealt_end(batches_of(sizes), 0, deals, whole_only=False)
+        anew = dealt_end(batches_of(sizes), 0, deals)
         assert [batch.tolist() for batch in anew[: deals[-1].at]] == [batch.tolist() for batch in dealt[: deals[-1].at]]
         assert (len(anew) - deals[-1].at) % ranks == 0
         assert items_of(anew) == items_of(dealt)
         dealt = anew
 
 
-@given(SIZES, RANKS)
-def test_a_round_that_is_not_full_may_be_left_out(sizes: list[int], ranks: int) -> None:
-    batches = batches_of(sizes)
-    dealt = dealt_end(batches, 0, [Deal(0, ranks)], whole_only=True)
-    assert len(dealt) == len(batches) // ranks * ranks
-    assert all(one is other for one, other in zip(dealt, batches, strict=False))
-
-
 def test_the_last_batches_are_cut_into_nearly_equal_ones() -> None:
-    dealt = dealt_end(batches_of([8, 8, 8, 8, 6]), 0, [Deal(0, 4)], whole_only=False)
+    dealt = dealt_end(batches_of([8, 8, 8, 8, 6]), 0, [Deal(0, 4)])
     assert list(map(len, dealt)) == [8, 8, 8, 8, 2, 2, 1, 1]
 
 
 def test_batches_before_are_cut_too_where_the_last_round_has_too_few_items() -> None:
-    dealt = dealt_end(batches_of([8, 8, 8, 8, 2]), 0, [Deal(0, 4)], whole_only=False)
+    dealt = dealt_end(batches_of([8, 8, 8, 8, 2]), 0, [Deal(0, 4)])
     assert list(map(len, dealt)) == [8, 8, 8, 2, 2, 2, 2, 2]
 
 
 def test_what_was_cut_for_earlier_ranks_stays_cut_for_those_that_go_on() -> None:
     sizes = [8, 8, 8, 8, 2]
-    dealt = dealt_end(batches_of(sizes), 0, [Deal(0, 4), Deal(4, 3)], whole_only=False)
+    dealt = dealt_end(batches_of(sizes), 0, [Deal(0, 4), Deal(4, 3)])
     assert list(map(len, dealt)) == [8, 8, 8, 2, 2, 2, 1, 1, 1, 1]
-    again = dealt_end(batches_of(sizes), 0, [Deal(0, 4), Deal(4, 3), Deal(7, 2)], whole_only=False)
+    again = dealt_end(batches_of(sizes), 0, [Deal(0, 4), Deal(4, 3), Deal(7, 2)])
     assert [batch.tolist() for batch in again[:7]] == [batch.tolist() for batch in dealt[:7]]
     assert (len(again) - 7) % 2 == 0
 
 
 def test_with_fewer_items_than_ranks_the_last_ranks_have_none() -> None:
-    dealt = dealt_end(batches_of([2]), 0, [Deal(0, 3)], whole_only=False)
+    dealt = dealt_end(batches_of([2]), 0, [Deal(0, 3)])
     assert list(map(len, dealt)) == [1, 1, 0]
 
 

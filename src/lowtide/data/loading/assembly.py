@@ -24,7 +24,7 @@ def items_of(view: View, settings: LoaderSettings) -> Items:
         LowtideError: Sequences are too long, or nothing is left.
     """
     if settings.windows is not None and settings.windows.separator is not None:
-        return _some(_separated(view, settings.windows, settings), settings)
+        return _some(_separated(view, settings.windows, settings))
     return items_of_lengths(view.lengths, settings)
 
 
@@ -34,25 +34,29 @@ def items_of_lengths(lengths: Ints, settings: LoaderSettings) -> Items:
     Raises:
         LowtideError: Sequences are too long, or nothing is left.
     """
-    return _some(_items(lengths, settings), settings)
+    return _some(_items(lengths, settings))
 
 
-def _some(items: Items, settings: LoaderSettings) -> Items:
-    least = (settings.size.count or 1) * settings.ranks if settings.drop_last else 1
-    if items.count < least:
-        raise LowtideError(
-            what=f"no batch comes of {items.report}",
-            why="a loader without batches would train nothing, and nobody would see it",
-            fix="look at the view's lengths, and at max_length=, over_length=, batch_size=, ranks= and drop_last=",
-        )
+def _some(items: Items) -> Items:
+    if not items.count:
+        raise _no_batch(items)
     return items
+
+
+def _no_batch(items: Items) -> LowtideError:
+    return LowtideError(
+        what=f"no batch comes of {items.report}",
+        why="a loader without batches would train nothing, and nobody would see it",
+        fix="look at the view's lengths, and at max_length=, over_length=, batch_size=, ranks= and drop_last=",
+    )
 
 
 def drafts_of(items: Items, settings: LoaderSettings) -> Drafts:
     """The order of all batches.
 
     Raises:
-        LowtideError: The longest does not fit what batches are padded to; lanes do not fit ranks or items.
+        LowtideError: The longest does not fit what batches are padded to; lanes do not fit ranks or items; there is no
+            batch at all.
     """
     if settings.lanes is not None:
         return _lane_list(items, settings.lanes, settings)
@@ -69,6 +73,8 @@ def drafts_of(items: Items, settings: LoaderSettings) -> Drafts:
         ranks=settings.ranks,
     )
     settings.rounding.check(drafts.longest())
+    if settings.drop_last and next(drafts.after(drafts.start(0)), None) is None:
+        raise _no_batch(items)
     return drafts
 
 

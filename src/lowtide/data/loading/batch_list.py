@@ -118,7 +118,7 @@ class BatchList:
         assert now.deals[-1].ranks == self._ranks
         pool, before, place = now.pool, now.before, now.before + now.taken
         batches = self._dealt(now.epoch, pool, before, now.deals)
-        while True:
+        while not self._settings.drop_last or self._reaches(now, pool, before, place + self._ranks):
             mine = place + self._rank
             while mine >= before + len(batches):
                 pool, before = pool + 1, before + len(batches)
@@ -199,9 +199,17 @@ class BatchList:
 
     def _deal(self, epoch: int, pool: int, before: int, deals: tuple[Deal, ...]) -> list[Ints]:
         batches = self.pool(epoch, pool)
-        if pool < self._pools - 1:
+        if pool < self._pools - 1 or self._settings.drop_last:
             return batches
-        return dealt_end(batches, before, deals, whole_only=self._settings.drop_last)
+        return dealt_end(batches, before, deals)
+
+    def _reaches(self, position: _Position, pool: int, before: int, places: int) -> bool:
+        """Whether the list has so many places; looked for from a pool on, before which there are some."""
+        for later in range(pool, self._pools):
+            before += len(self._dealt(position.epoch, later, before, position.deals))
+            if before >= places:
+                return True
+        return False
 
     def _full(self, batches: list[Ints]) -> list[Ints]:
         count = self._settings.size.count

@@ -1,8 +1,8 @@
 """The global list of batches, dealt out to ranks in rounds: the same number to each, nothing left out or repeated.
 
-Rank r of R takes batches r, r + R, r + 2R, ... Where the list does not end with a full round, the batches of its last
-rounds are dealt anew: cut into smaller ones until each rank has one. Training that goes on with another number of ranks
-deals out what is left of the list: the deals of an epoch, in order, say how its list ends.
+Rank r of R takes batches r, r + R, r + 2R, ... Where the list does not end with a full round, and that is not left out,
+the batches of its last rounds are dealt anew: cut into smaller ones until each rank has one. Training that goes on with
+another number of ranks deals out what is left of the list: the deals of an epoch, in order, say how its list ends.
 """
 
 from __future__ import annotations
@@ -39,23 +39,18 @@ def check_rank(rank: int, ranks: int) -> None:
         )
 
 
-def dealt_end(batches: list[Ints], before: int, deals: Sequence[Deal], *, whole_only: bool) -> list[Ints]:
+def dealt_end(batches: list[Ints], before: int, deals: Sequence[Deal]) -> list[Ints]:
     """The last batches of a list, so that the rounds of every deal come out even.
 
     Args:
         batches: Items of each batch.
         before: Batches of the list that come before these.
         deals: In order; of each but the last, what was dealt before the next stays as it was.
-        whole_only: Whether a last round that is not full is left out, rather than dealt anew.
     """
     for deal in deals:
         settled = max(0, deal.at - before)
         missing = -(before + len(batches) - deal.at) % deal.ranks
-        if not missing:
-            continue
-        if whole_only:
-            batches = batches[: len(batches) - deal.ranks + missing]
-        else:
+        if missing:
             batches = batches[:settled] + _cut_anew(batches[settled:], missing, deal.ranks)
     return batches
 
