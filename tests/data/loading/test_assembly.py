@@ -58,12 +58,21 @@ def test_sequences_become_the_items_asked_for(options: dict[str, Any], report: P
         ({"max_padded_steps": 20, "round_lengths": [32]}, "at most 0 steps fit"),
         ({"windows": Windows(21), "max_padded_steps": 20}, "windows of 21 steps where 20 fit"),
         ({"max_length": 1, "over_length": "drop"}, "no batch comes of 0 items"),
-        ({"batch_size": 5, "drop_last": True}, "no batch comes of 4 items"),
     ],
 )
 def test_what_does_not_fit_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(LowtideError, match=said):
         items_of_lengths(np.asarray(LENGTHS), LoaderSettings(**options))
+
+
+@pytest.mark.parametrize(
+    "options", [{"batch_size": 5}, {"batch_size": 2, "ranks": 3}, {"max_padded_steps": 1000, "ranks": 2}]
+)
+def test_settings_of_which_no_full_round_comes_are_refused(options: dict[str, Any]) -> None:
+    settings = LoaderSettings(drop_last=True, **options)
+    items = items_of_lengths(np.asarray(LENGTHS), settings)
+    with pytest.raises(LowtideError, match="no batch comes of 4 items"):
+        drafts_of(items, settings)
 
 
 def test_an_item_beyond_all_sizes_is_refused() -> None:
