@@ -14,33 +14,31 @@ looks further, or does so only now and then, is not found out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from lowtide.ops.autocast import AutocastState, under
+from lowtide.ops.autocast import under
 from lowtide.step import _refusals
 from lowtide.step._agreement import Agreement, Pair, side_by_side
-from lowtide.step._batch import StreamBatch
-from lowtide.step._determined import Determined
+from lowtide.step._attempt import attempt
+from lowtide.step._batch import StepBatch
 from lowtide.step._differences import first_difference, first_gradient_difference
 from lowtide.step._loss import StepLoss
 from lowtide.step._loss_check import leaves_of, try_loss
-from lowtide.step._model import Manner, StreamedModel
+from lowtide.step._model import StreamedModel
 from lowtide.step._padding_check import check_padding
-from lowtide.step._randomness import Sources, Watch
+from lowtide.step._randomness import Sources
 from lowtide.step._sample import Sample
 from lowtide.step._trial import Run, Trial
-from lowtide.step._undisturbed import undisturbed
+from lowtide.step._verdicts import Shown
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What trying a model has shown."""
+@dataclass(frozen=True, kw_only=True)
+class Verdict(Shown):
+    """What trying a model in chunks has shown."""
 
-    manner: Manner
-    """How it treats states."""
     per_step: bool
     """Whether the loss is of one output a step, rather than one a sequence."""
     loss_type: torch.dtype
@@ -49,14 +47,12 @@ class Verdict:
     """What the model draws from."""
     outside: tuple[Tensor, ...]
     """What the loss differentiates besides the parameters of the model and of itself."""
-    varied: frozenset[int]
-    """Parts of the inputs that were seen to change in time."""
 
 
 def check_streamable(
     model: StreamedModel,
     loss: StepLoss,
-    batch: StreamBatch,
+    batch: StepBatch,
     sample: Sample,
     *,
     parameters_of: Sequence[nn.Module],
@@ -75,28 +71,19 @@ def check_streamable(
     Raises:
         LowtideError: It names the module that mixes time, or that takes padding for data, or what else is wrong.
     """
-    autocast = AutocastState.current(sample.device_type)
-    agreement = Agreement(autocast=autocast is not None and autocast.enabled)
-    watch, determined = Watch([batch.device]), Determined()
-    model.manner = Manner(model.signature.state)
-    trial = Trial(model, sample, autocast, lambda: watch.put_back(determined.own_generators))
-    with undisturbed(parameters_of), determined, under(_off(autocast)):
-        try:
-            trial.first_run()
-            sources = watch.sources(determined.own_generators)
-            whole = trial.whole()
-            chunks = trial.in_chunks(whole)
-            _refuse_wrong_layout(model, whole, batch)
-            pairs = _compare_outputs(trial, whole, chunks, sources, agreement)
-            with under(autocast):
-                tried = try_loss(loss, batch, sample, whole, chunks, pairs, agreement)
-            _compare_gradients(trial, pairs, sources, agreement)
-            if sample.lengths is not None:
-                check_padding(trial, whole, agreement, stateful=stateful)
-            if model.passes_state:
-                trial.look_at_own_state()
-        finally:
-            watch.put_back(determined.own_generators)
+    with attempt(model, sample, batch.device, parameters_of=parameters_of) as tries:
+        trial, agreement, sources = tries.trial, tries.agreement, tries.sources
+        whole = trial.whole()
+        chunks = trial.in_chunks(whole)
+        _refuse_wrong_layout(model, whole, batch)
+        pairs = _compare_outputs(trial, whole, chunks, sources, agreement)
+        with under(tries.autocast):
+            tried = try_loss(loss, batch, sample, whole, chunks, pairs, agreement)
+        _compare_gradients(trial, pairs, sources, agreement)
+        if sample.lengths is not None:
+            check_padding(trial, whole, agreement, stateful=stateful)
+        if model.passes_state:
+            trial.look_at_own_state()
     known = {parameter for module in parameters_of for parameter in module.parameters()}
     return Verdict(
         manner=model.manner,
@@ -106,11 +93,6 @@ def check_streamable(
         outside=tuple(leaf for leaf in leaves_of(tried.values.sum()) if leaf not in known),
         varied=sample.varied,
     )
-
-
-def _off(autocast: AutocastState | None) -> AutocastState | None:
-    """Autocast switched off, where there is such a thing: comparing is done in what the model computed."""
-    return None if autocast is None else replace(autocast, enabled=False)
 
 
 def _compare_outputs(
@@ -148,7 +130,7 @@ def _valid(pair: Pair, trial: Trial) -> tuple[Tensor, Tensor]:
     return sample.valid_part(pair.ours, pair.time_axis), sample.valid_part(pair.theirs, pair.time_axis)
 
 
-def _refuse_wrong_layout(model: StreamedModel, whole: Run, batch: StreamBatch) -> None:
+def _refuse_wrong_layout(model: StreamedModel, whole: Run, batch: StepBatch) -> None:
     """Refuse a model in which nothing runs along time: exact, but it would need the memory of the whole sequence."""
     if whole.leaving and model.manner.within_steps == whole.leaving.keys():
         raise _refusals.runs_across(batch_first=batch.batch_first)

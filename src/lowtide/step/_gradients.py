@@ -52,6 +52,14 @@ def gradients_of_step(parameters: Iterable[Tensor], group: dist.ProcessGroup | N
         raise
 
 
+def averaged_over(loss: Tensor, group: dist.ProcessGroup | None) -> Tensor:
+    """The mean of a loss over the ranks of `group`."""
+    if group is not None:
+        dist.all_reduce(loss, group=group)
+        loss /= dist.get_world_size(group)
+    return loss
+
+
 def _add_up(parameters: Sequence[Tensor], before: Sequence[Tensor | None]) -> None:
     """Add the gradients that are there now to those before, in these tensors where that can be."""
     sums, shares = [], []

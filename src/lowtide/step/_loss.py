@@ -74,7 +74,42 @@ class StepLoss:
             targets: What it should have given.
             shape: The shape that the values must have.
         """
-        values = self._function(outputs, targets)
+        return self.shaped(self.raw(outputs, targets), shape)
+
+    def raw(self, outputs: Any, targets: Any) -> Any:  # noqa: ANN401 - any structure, and whatever comes out
+        """What the function gives, unchecked."""
+        return self._function(outputs, targets)
+
+    def is_per_step(self, raw: Any, of_steps: tuple[int, int], sequences: int, *, has_time: bool | None) -> bool:  # noqa: ANN401 - whatever the function gave
+        """Whether that is a value per step, rather than one per sequence.
+
+        Where the shape could be of either, (B, F) with as many features as steps, it is taken for steps: without
+        padding the mean is the same.
+
+        Args:
+            raw: What the function gave.
+            of_steps: The shape of one value a step.
+            sequences: How many values one a sequence are.
+            has_time: Whether the outputs have an axis of time; None: not known.
+        """
+        shape = tuple(raw.shape) if isinstance(raw, Tensor) else ()
+        steps_first = shape[:2] if self._averages_features else shape
+        if steps_first == of_steps and has_time is not False:
+            return True
+        if (shape[:1] if self._averages_features else shape) == (sequences,):
+            return False
+        found = f"shape {shape}" if isinstance(raw, Tensor) else f"type {type(raw).__name__}"
+        raise LowtideError(
+            what=f"the loss has {found} where {of_steps} or {(sequences,)} is expected", why=_RULE, fix=_FIX
+        )
+
+    def shaped(self, raw: Any, shape: tuple[int, ...]) -> Tensor:  # noqa: ANN401 - whatever the function gave
+        """What the function gave, of the shape that it must have; what torch leaves of features is averaged.
+
+        Raises:
+            LowtideError: It is of another shape.
+        """
+        values = raw
         if isinstance(values, Tensor) and self._averages_features and values.dim() > len(shape):
             over = tuple(range(len(shape), values.dim()))
             values = values.sum(over) if self._sums else values.mean(over)

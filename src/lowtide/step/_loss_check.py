@@ -12,14 +12,14 @@ from torch import Tensor
 
 from lowtide.step import _refusals
 from lowtide.step._agreement import Agreement, Pair
-from lowtide.step._batch import StreamBatch
+from lowtide.step._batch import StepBatch
 from lowtide.step._loss import StepLoss
 from lowtide.step._reading import check_fit, targets_have_steps
 from lowtide.step._sample import CUTS, Sample, targets_of
 from lowtide.step._sequence import Data, map_leaves
 from lowtide.step._trial import Run
 
-_FAILURES = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, KeyError)
+FAILURES = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, KeyError)
 """What a function raises that outputs and targets do not fit."""
 
 
@@ -35,7 +35,7 @@ class TriedLoss:
 
 def try_loss(
     loss: StepLoss,
-    batch: StreamBatch,
+    batch: StepBatch,
     sample: Sample,
     whole: Run,
     chunks: Sequence[Run],
@@ -88,7 +88,7 @@ def leaves_of(root: Tensor) -> list[Tensor]:
 def _values(loss: StepLoss, outputs: Any, targets: Data, shape: tuple[int, ...]) -> Tensor:  # noqa: ANN401 - any
     try:
         return loss.values(outputs, targets, shape)
-    except _FAILURES as error:
+    except FAILURES as error:
         raise _refusals.loss_fails(error) from error
 
 

@@ -10,23 +10,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lowtide.errors import LowtideError
-from lowtide.nn._carry import Carry, Finished, Slot, State
+from lowtide.nn._carry import Carry, Finished, NoCarry, Slot, State
 from lowtide.nn._context import BatchContext, running
 from lowtide.nn._layer import LeanLayer
 from lowtide.ops.autocast import AutocastState, under
 from lowtide.ops.spec import Keep
 from lowtide.step._own_state import OwnState
 from lowtide.step._sequence import Data
-from lowtide.step._signature import Call, Signature
+from lowtide.step._signature import STATIC, Call, Signature
 
 _FORWARD = "forward"
 """The name of the forward's own state among saved ones."""
+
+
+class WholeCarry(NoCarry):
+    """Of sequences that run whole: nothing arrives, and nothing is handed on."""
+
+    arriving: Mapping[Slot, State] = MappingProxyType({})
+    leaving: Mapping[Slot, State] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -109,12 +117,13 @@ class StreamedModel:
     def run(
         self,
         inputs: Data,
-        carry: Carry,
+        carry: Carry | WholeCarry,
         *,
         steps: int,
         batch: int,
         lengths: Tensor | None = None,
         keep: Keep | None = None,
+        static: Data = None,
         autocast: AutocastState | None = None,
         check: bool = False,
     ) -> Result:
@@ -122,17 +131,22 @@ class StreamedModel:
 
         Args:
             inputs: What the model is given, `steps` steps of it.
-            carry: What arrives from the chunk before; afterwards it holds what goes on to the next.
+            carry: What arrives from the chunk before; afterwards it holds what goes on to the next. Whole sequences
+                have none.
             steps: Time steps of the chunk.
             batch: Sequences.
             lengths: Valid steps of each sequence in the chunk; None where all are valid.
             keep: What lean layers keep for the backward pass.
-            autocast: What autocast was set to where the step was called.
+            static: What the forward is given once a sequence, if it has an argument of that name.
+            autocast: What autocast was set to where the step was called; None: as it is.
             check: Whether to refuse inputs that do not fit the forward's signature.
         """
         if lengths is not None and bool((lengths == steps).all()):
             lengths = None
-        positional, named = self.signature.call(inputs)
+        beside = frozenset({STATIC}) if self.signature.takes_static and static is not None else frozenset[str]()
+        positional, named = self.signature.call(inputs, beside=beside)
+        if beside:
+            named.setdefault(STATIC, static)
         if self.signature.takes_lengths and "lengths" not in named:
             named["lengths"] = torch.full((batch,), steps) if lengths is None else lengths
         self._add_state(named, carry, batch)
@@ -144,18 +158,19 @@ class StreamedModel:
             outputs = self._without_state(self.module(*positional, **named), carry)
         return Result(outputs, carry.leaving)
 
-    def _add_state(self, named: dict[str, Any], carry: Carry, batch: int) -> None:
+    def _add_state(self, named: dict[str, Any], carry: Carry | WholeCarry, batch: int) -> None:
         name = self.manner.state_name
         if name is None:
             return
         if name in named:  # the data bring it
             self.manner = replace(self.manner, state_name=None)
         elif self.own_state.slot in carry.arriving:
+            assert isinstance(carry, Carry)
             named[name] = self.own_state.take(carry, batch)
         elif self.signature.requires(name):
             named[name] = None
 
-    def _without_state(self, result: Any, carry: Carry) -> Any:  # noqa: ANN401 - whatever a model returns
+    def _without_state(self, result: Any, carry: Carry | WholeCarry) -> Any:  # noqa: ANN401 - whatever a model returns
         has_state = self.own_state.found_in(result)
         if isinstance(self.module, LeanLayer):
             return result[0] if has_state else result

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from lowtide.errors import LowtideError
-from lowtide.nn._carry import Axes, Carry, Slot, State
+from lowtide.nn._carry import Axes, Carry, NoCarry, Slot, State
 from lowtide.step._sequence import Data, leaves, map_leaves
 
 _PAIR = 2
@@ -31,7 +31,7 @@ class OwnState:
         is_pair = isinstance(result, tuple) and len(result) == _PAIR
         return is_pair and any(isinstance(leaf, Tensor) for leaf in leaves(result[1]))
 
-    def leave(self, state: Data, carry: Carry) -> None:
+    def leave(self, state: Data, carry: Carry | NoCarry) -> None:
         """Hand a returned state to the next chunk."""
         odd = [leaf for leaf in leaves(state) if leaf is not None and not isinstance(leaf, Tensor)]
         if odd:

@@ -9,7 +9,7 @@ from torch import Tensor
 from lowtide.step import _refusals
 from lowtide.step._agreement import Agreement
 from lowtide.step._differences import first_difference, first_gradient_difference
-from lowtide.step._sample import SAMPLE_STEPS, Sample
+from lowtide.step._sample import Sample
 from lowtide.step._trial import PADDING, Run, Trial
 
 _OUTPUTS = "gives a sequence other outputs when padding is added behind it"
@@ -67,7 +67,7 @@ def _valid_parts(bare: Tensor, padded: Tensor, sample: Sample) -> tuple[Tensor, 
     if bare.dim() != padded.dim():
         return None
     axes = [axis for axis, (one, other) in enumerate(zip(bare.shape, padded.shape, strict=True)) if one != other]
-    if len(axes) != 1 or (bare.shape[axes[0]], padded.shape[axes[0]]) != (SAMPLE_STEPS, SAMPLE_STEPS + PADDING):
+    if len(axes) != 1 or (bare.shape[axes[0]], padded.shape[axes[0]]) != (sample.steps, sample.steps + PADDING):
         return None
     (time,) = axes
-    return sample.valid_part(bare, time), sample.valid_part(padded.narrow(time, 0, SAMPLE_STEPS), time)
+    return sample.valid_part(bare, time), sample.valid_part(padded.narrow(time, 0, sample.steps), time)

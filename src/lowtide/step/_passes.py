@@ -19,7 +19,8 @@ from torch import Tensor
 from lowtide.nn._carry import ClosedCarry, Finished, Slot, State
 from lowtide.nn._context import BatchContext, running
 from lowtide.ops.autocast import AutocastState
-from lowtide.step._batch import Span, StreamBatch
+from lowtide.ops.spec import Keep
+from lowtide.step._batch import Span, StepBatch
 from lowtide.step._boundaries import Place
 from lowtide.step._gradients import towards
 from lowtide.step._model import StreamedModel
@@ -36,6 +37,8 @@ class Options:
 
     keep_chunks: int
     """Chunks at the end whose graphs are kept."""
+    keep: Keep
+    """What lean layers keep of the chunk that is differentiated."""
     place: Place
     """Where boundary states lie."""
     folder: Path | None
@@ -71,7 +74,7 @@ class TwoPasses:
     def __init__(
         self,
         model: StreamedModel,
-        batch: StreamBatch,
+        batch: StepBatch,
         objective: Objective,
         spans: Sequence[Span],
         options: Options,
@@ -175,7 +178,7 @@ class TwoPasses:
             steps=span.steps,
             batch=self._batch.sequences,
             lengths=self._batch.lengths_in(span),
-            keep="gates",
+            keep=self._options.keep,
             autocast=self._autocast,
         )
         if self._states_end_early is None:
@@ -195,6 +198,37 @@ class TwoPasses:
             if roots:
                 torch.autograd.backward(roots)
         return {slot: tuple(part.grad for part in state) for slot, state in chunk.arriving.items()}
+
+
+def run_windows(
+    model: StreamedModel,
+    batch: StepBatch,
+    objective: Objective,
+    windows: Sequence[Sequence[Span]],
+    options: Options,
+    *,
+    sources: Sources,
+    arriving: Mapping[Slot, State] | None = None,
+    fresh: Tensor | None = None,
+) -> Outcome:
+    """Both passes over each window's chunks, one window after another; gradients end where a window begins.
+
+    Args:
+        model: What is run.
+        batch: On what.
+        objective: What each chunk adds to the loss.
+        windows: The chunks of each window; of one, for exact gradients.
+        options: How.
+        sources: What the model draws from beside torch's default generators.
+        arriving: The states that the first chunk begins with; None: the model's own.
+        fresh: (B,) lanes that begin anew, whatever arrives.
+    """
+    outcome = Outcome(torch.zeros((), dtype=torch.float64), arriving or {})
+    for spans in windows:
+        passes = TwoPasses(model, batch, objective, spans, options, sources=sources, fresh=fresh)
+        further = passes(outcome.leaving)
+        outcome, fresh = Outcome(outcome.loss + further.loss, further.leaving), None
+    return outcome
 
 
 class _LastState:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lowtide.errors import LowtideError
 from lowtide.nn._lengths import Lengths, checked_lengths
-from lowtide.step._batch import StreamBatch
+from lowtide.step._batch import StepBatch
 from lowtide.step._sequence import Data, leaves, size_of
 
 
@@ -23,7 +23,7 @@ def read_batch(
     batch_first: bool,
     device: torch.device,
     may_be_empty: bool,
-) -> StreamBatch:
+) -> StepBatch:
     """A batch of these.
 
     Args:
@@ -38,7 +38,43 @@ def read_batch(
     Raises:
         LowtideError: They do not fit together, or there is nothing to learn from.
     """
-    steps, sequences = size_of(inputs, batch_first=batch_first, name="inputs")
+    size = size_of(inputs, batch_first=batch_first, name="inputs")
+    return batch_of(
+        inputs,
+        targets,
+        lengths,
+        weight,
+        size=size,
+        batch_first=batch_first,
+        device=device,
+        may_be_empty=may_be_empty,
+    )
+
+
+def batch_of(
+    inputs: Data,
+    targets: Data,
+    lengths: Lengths | None,
+    weight: Any,  # noqa: ANN401 - a tensor, an array or a sequence of numbers
+    *,
+    size: tuple[int, int],
+    batch_first: bool,
+    device: torch.device,
+    may_be_empty: bool,
+) -> StepBatch:
+    """A batch of these, whose size is known; the other arguments are those of `read_batch`.
+
+    Args:
+        inputs: Tensors or arrays.
+        targets: What belongs to them.
+        lengths: Valid steps of each sequence.
+        weight: What losses are multiplied by.
+        size: The steps and the sequences of the inputs.
+        batch_first: Whether sequences are axis 0 and time axis 1.
+        device: Where the model runs.
+        may_be_empty: Whether all sequences may have length 0.
+    """
+    steps, sequences = size
     if steps == 0 or sequences == 0:
         raise LowtideError(
             what=f"the inputs hold {steps} steps of {sequences} sequences",
@@ -54,7 +90,7 @@ def read_batch(
             why="the loss is a mean over valid steps",
             fix="leave such a batch out",
         )
-    batch = StreamBatch(
+    batch = StepBatch(
         inputs=inputs,
         targets=targets,
         steps=max(1, valid),
@@ -68,12 +104,12 @@ def read_batch(
     return batch
 
 
-def targets_have_steps(batch: StreamBatch) -> bool:
+def targets_have_steps(batch: StepBatch) -> bool:
     """Whether the targets look like one for each step."""
     return all(_fits_steps(tuple(getattr(leaf, "shape", ())), batch) for leaf in leaves(batch.targets))
 
 
-def check_fit(batch: StreamBatch, *, per_step: bool) -> None:
+def check_fit(batch: StepBatch, *, per_step: bool) -> None:
     """Refuse targets and weights that are not of what the loss is of: steps, or sequences.
 
     Raises:
@@ -96,7 +132,16 @@ def check_fit(batch: StreamBatch, *, per_step: bool) -> None:
             why="the model gives one output a sequence, and the loss compares each with its target",
             fix="give one target for each sequence",
         )
-    if batch.weight is not None and batch.weight.dim() != 1:
+    check_weight_fit(batch, per_step=per_step)
+
+
+def check_weight_fit(batch: StepBatch, *, per_step: bool) -> None:
+    """Refuse weights of steps for a loss of sequences.
+
+    Raises:
+        LowtideError: They are of steps.
+    """
+    if not per_step and batch.weight is not None and batch.weight.dim() != 1:
         raise LowtideError(
             what=f"weight has shape {tuple(batch.weight.shape)}, one value a step",
             why="the model gives one output a sequence, and the loss has one value for each",
@@ -104,7 +149,7 @@ def check_fit(batch: StreamBatch, *, per_step: bool) -> None:
         )
 
 
-def _check_weight(batch: StreamBatch, steps: int) -> None:
+def _check_weight(batch: StepBatch, steps: int) -> None:
     """Refuse a weight that is of neither sequences nor steps, those of padding counted."""
     of_steps = replace(batch, steps=steps)
     of_steps_shape = of_steps.shape_of(of_steps.span)
@@ -116,7 +161,7 @@ def _check_weight(batch: StreamBatch, steps: int) -> None:
         )
 
 
-def _fits_steps(shape: tuple[int, ...], batch: StreamBatch) -> bool:
+def _fits_steps(shape: tuple[int, ...], batch: StepBatch) -> bool:
     if len(shape) < 2:  # noqa: PLR2004 - time and batch
         return False
     steps, sequences = (shape[1], shape[0]) if batch.batch_first else (shape[0], shape[1])
@@ -128,6 +173,6 @@ def _refuse_gradients(inputs: Data, targets: Data) -> None:
         if any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in leaves(data)):
             raise LowtideError(
                 what=f"the {name} require gradients",
-                why="a stream computes the parameters' gradients alone: those of the data would be as long as they",
+                why="a step computes the parameters' gradients alone: those of the data would be as large as they",
                 fix=f"give {name}.detach(), and make what computed them part of the model",
             )

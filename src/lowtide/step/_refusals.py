@@ -30,7 +30,7 @@ def mixes_time(model: StreamedModel, path: str, what: str, sources: Sources) -> 
 def takes_padding(model: StreamedModel, path: str, what: str) -> LowtideError:
     """A module whose results on a sequence depend on what lies behind it."""
     culprit = model.module.get_submodule(path)
-    fix = _known_advice(culprit) or (
+    fix = _known_advice(culprit, otherwise="") or (
         "use layers that know lengths (lowtide.nn), lowtide.nn.Pool for one vector a sequence, and "
         "lowtide.nn.valid_lengths in modules of your own"
     )
@@ -38,6 +38,34 @@ def takes_padding(model: StreamedModel, path: str, what: str) -> LowtideError:
         what=f"{_named(model.module, path)} {what}",
         why="trained that way, padding would be learned from",
         fix=fix,
+    )
+
+
+def loss_takes_padding() -> LowtideError:
+    """A loss of sequences that counts what lies behind them."""
+    return LowtideError(
+        what="the loss of a sequence changes when padding is added behind it",
+        why="the loss function is given outputs and targets of all steps, and knows no lengths",
+        fix="give one value per step, which is counted where it is valid, or end the model in lowtide.nn.Pool",
+    )
+
+
+def has_static() -> LowtideError:
+    """A forward that is given something once a sequence, in a stream."""
+    return LowtideError(
+        what="the batch has static values, which the forward takes, and the plan streams batches of this length",
+        why="a stream hands a forward one chunk of time after another, and knows nothing that belongs to all of them",
+        fix="plan without streaming, or repeat the static values along time as part of the inputs",
+    )
+
+
+def sees_other_sequences(module: nn.Module, path: str) -> LowtideError:
+    """A normalisation over the batch, where the batch is divided."""
+    return LowtideError(
+        what=f"{_named(module, path)} normalises over all sequences of a batch, and this one is cut into micro-batches",
+        why="each micro-batch would be normalised by itself: another result than that of the whole batch",
+        fix="use torch.nn.GroupNorm or LayerNorm, call eval() on that module, or plan with one micro-batch: "
+        "a larger budget, or a smaller batch_size",
     )
 
 
@@ -149,13 +177,13 @@ def _advice(model: StreamedModel, culprit: nn.Module, sources: Sources) -> str:
     return advice
 
 
-def _known_advice(culprit: nn.Module) -> str | None:
+def _known_advice(culprit: nn.Module, *, otherwise: str = f", {_WHOLE}") -> str | None:
     if isinstance(culprit, nn.RNNBase) and not isinstance(culprit, LeanLayer):
         return "make its layers lean first, lowtide.lean(model): stock layers know neither lengths nor carried states"
     if isinstance(culprit, nn.RNNBase) and culprit.bidirectional:
-        return f"use a unidirectional layer, {_WHOLE}"
+        return f"use a unidirectional layer{otherwise}"
     if isinstance(culprit, (_BatchNorm, _InstanceNorm, nn.GroupNorm)):
-        return f"normalise each step by itself with torch.nn.LayerNorm, {_WHOLE}"
+        return f"normalise each step by itself with torch.nn.LayerNorm{otherwise}"
     if isinstance(culprit, _ConvNd) and not isinstance(culprit, CausalConv1d):
-        return f"use lowtide.nn.CausalConv1d, which looks to the left only, {_WHOLE}"
+        return f"use lowtide.nn.CausalConv1d, which looks to the left only{otherwise}"
     return None

@@ -6,7 +6,8 @@ Only what a chunk covers is ever loaded. Time is axis 1 where batches come first
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -49,6 +50,12 @@ def leaves(data: Data) -> list[Any]:
     return found
 
 
+def map_numbered(act: Callable[[int, Any], Any], data: Data) -> Data:
+    """The same structure with `act` applied to every leaf and its number."""
+    numbers = itertools.count()
+    return map_leaves(lambda leaf: act(next(numbers), leaf), data)
+
+
 def size_of(data: Data, *, batch_first: bool, name: str) -> tuple[int, int]:
     """Steps and sequences, the same for every leaf.
 
@@ -78,14 +85,22 @@ def _leaf_size(leaf: Any, *, batch_first: bool, name: str) -> tuple[int, int]:  
     return steps, batch
 
 
-def cut(data: Data, start: int, stop: int, *, batch_first: bool, device: torch.device) -> Data:
-    """Load steps [start, stop) onto a device."""
-    return map_leaves(lambda leaf: load(leaf[:, start:stop] if batch_first else leaf[start:stop], device), data)
+def cut(
+    data: Data, start: int, stop: int, *, batch_first: bool, device: torch.device, fixed: Collection[int] = ()
+) -> Data:
+    """Load steps [start, stop) onto a device, and the leaves of the numbers `fixed`, which have no time, whole."""
+
+    def part(number: int, leaf: Data) -> Tensor:
+        if number in fixed:
+            return _all_of(leaf, device)
+        return load(leaf[:, start:stop] if batch_first else leaf[start:stop], device)
+
+    return map_numbered(part, data)
 
 
 def whole(data: Data, *, device: torch.device) -> Data:
     """Load everything onto a device."""
-    return map_leaves(lambda leaf: load(leaf if isinstance(leaf, Tensor) else leaf[:], device), data)
+    return map_leaves(lambda leaf: _all_of(leaf, device), data)
 
 
 def load(part: Any, device: torch.device) -> Tensor:  # noqa: ANN401 - any leaf
@@ -96,3 +111,7 @@ def load(part: Any, device: torch.device) -> Tensor:  # noqa: ANN401 - any leaf
     # A copy: what is mapped may be read-only or of another byte order, and its pages shall not stay in use.
     array = np.asarray(part)
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="))).to(device)
+
+
+def _all_of(leaf: Data, device: torch.device) -> Tensor:
+    return load(leaf if isinstance(leaf, Tensor) else leaf[:], device)

@@ -18,6 +18,8 @@ STATE_NAMES = frozenset(
     | {"hc", "c", "c0", "c_0", "cx", "cell", "cell_state", "carry", "memory", "rnn_state", "lstm_state", "gru_state"}
 )
 """Names of arguments that are taken for a state, unless the data bring them."""
+STATIC = "static"
+"""The name of the argument that takes what a batch has once a sequence."""
 
 
 class Call(NamedTuple):
@@ -45,6 +47,8 @@ class Signature:
         self.states = [name for name in later if name in STATE_NAMES]
         """Arguments that look like states."""
         self.takes_lengths = "lengths" in later
+        self.takes_static = STATIC in later
+        """Whether it wants what a batch has once a sequence."""
         self._required = {one.name for one in by_position if one.default is one.empty}
         self._by_position = [one.name for one in by_position if one.name != "lengths"]
         self._data = [name for name in self._by_position if name not in self.states]
@@ -58,14 +62,20 @@ class Signature:
         """Whether the forward cannot be called without an argument."""
         return name in self._required
 
-    def call(self, inputs: Data) -> Call:
-        """A dictionary goes to arguments by its names, a tuple to as many as there are, all else to the first."""
+    def call(self, inputs: Data, *, beside: frozenset[str] = frozenset()) -> Call:
+        """A dictionary goes to arguments by its names, a tuple to as many as there are, all else to the first.
+
+        Args:
+            inputs: What the data bring.
+            beside: Names of arguments that are given otherwise.
+        """
         if isinstance(inputs, Mapping):
             fits = set(inputs) <= self._names or (self._takes_any_name and self._required <= set(inputs))
             return Call([], dict(inputs)) if fits and inputs else Call([inputs], {})
         if isinstance(inputs, (tuple, list)) and len(inputs) > 1:
-            required = [name for name in self._by_position if name in self._required]
-            for names, least in ((self._data, len(self._required & set(self._data))), (required, len(required))):
+            data = [name for name in self._data if name not in beside]
+            required = [name for name in self._by_position if name in self._required - beside]
+            for names, least in ((data, len(self._required & set(data))), (required, len(required))):
                 if least <= len(inputs) <= len(names):
                     named = {name: part for name, part in zip(names, inputs, strict=False) if name in self._names}
                     return Call(list(inputs[: len(inputs) - len(named)]), named)

@@ -15,8 +15,8 @@ from lowtide.ops.autocast import AutocastState
 from lowtide.step import _refusals
 from lowtide.step._model import Result, StreamedModel
 from lowtide.step._own_state import axes_between
-from lowtide.step._sample import CUTS, SAMPLE_STEPS, Sample
-from lowtide.step._sequence import Data, leaves, map_leaves
+from lowtide.step._sample import CUTS, Sample
+from lowtide.step._sequence import Data, leaves, map_leaves, map_numbered
 from lowtide.step._trace import Trace, floating, recorded
 
 _FAILURES = (RuntimeError, ValueError, IndexError, TypeError)
@@ -69,7 +69,7 @@ class Trial:
         try:
             result = self._call(self.sample.inputs, {}, lengths=self.sample.lengths, check=True)
         except _FAILURES as error:
-            raise _refusals.fails_whole(self.model, error, steps=SAMPLE_STEPS, lanes=self.sample.lanes) from error
+            raise _refusals.fails_whole(self.model, error, steps=self.sample.steps, lanes=self.sample.lanes) from error
         if [leaf._version for leaf in given] != before:  # noqa: SLF001 - as above
             raise _refusals.changes_inputs()
         _check_outputs(result.outputs)
@@ -86,7 +86,7 @@ class Trial:
             try:
                 run = self._run(self._part(start, stop), arriving, self.sample.lengths_in(start, stop))
             except _FAILURES as error:
-                raise _refusals.fails_in_chunks(error, steps=SAMPLE_STEPS, chunk=stop - start) from error
+                raise _refusals.fails_in_chunks(error, steps=self.sample.steps, chunk=stop - start) from error
             if not runs:
                 self.model.manner = replace(self.model.manner, within_steps=_within_steps(whole, run))
             arriving = {slot: one for slot, one in run.leaving.items() if slot not in self.model.manner.within_steps}
@@ -95,17 +95,24 @@ class Trial:
 
     def padded(self) -> Run:
         """All steps at once, with other padding and more of it."""
+        return self._run(self.padding_behind(self.sample.inputs, fixed=self.sample.fixed), {}, self.sample.lengths)
+
+    def padding_behind(self, data: Data, *, fixed: frozenset[int] = frozenset()) -> Data:
+        """Data that lie like the sample's, with other padding and more of it; parts of the numbers `fixed` as is."""
         assert self.sample.lengths is not None
-        valid = torch.arange(SAMPLE_STEPS + PADDING)[:, None] < self.sample.lengths
+        valid = torch.arange(self.sample.steps + PADDING)[:, None] < self.sample.lengths
         valid = valid.T if self.sample.batch_first else valid
 
-        def pad(leaf: Tensor) -> Tensor:
-            axis = self.sample.time_axis
-            longer = torch.cat([leaf, leaf.narrow(axis, 0, PADDING)], axis)
+        def pad(number: int, leaf: Tensor) -> Tensor:
+            if number in fixed:
+                return leaf
+            axis, front = self.sample.time_axis, min(PADDING, self.sample.steps)
+            more = leaf.narrow(axis, 0, front)
+            longer = torch.cat([leaf, *[more] * PADDING], axis).narrow(axis, 0, self.sample.steps + PADDING)
             here = valid.view(*valid.shape, *(1 for _ in leaf.shape[2:])).to(leaf.device)
             return torch.where(here, longer, longer.flip(axis))
 
-        return self._run(map_leaves(pad, self.sample.inputs), {}, self.sample.lengths)
+        return map_numbered(pad, data)
 
     def look_at_own_state(self) -> None:
         """Find out where the sequences lie in the forward's own state, and whether it begins with zeros."""
@@ -138,13 +145,14 @@ class Trial:
         self, inputs: Data, arriving: Mapping[Slot, State], *, lengths: Tensor | None, check: bool = False
     ) -> Result:
         self._put_back()
-        size = leaves(inputs)[0].shape
+        size = next(leaf for number, leaf in enumerate(leaves(inputs)) if number not in self.sample.fixed).shape
         return self.model.run(
             inputs,
             self.model.carry(arriving),
             steps=size[self.sample.time_axis],
             batch=size[1 - self.sample.time_axis],
             lengths=lengths,
+            static=self.sample.static,
             autocast=self._autocast,
             check=check,
         )

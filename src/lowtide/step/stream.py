@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
-from lowtide.errors import LowtideError
 from lowtide.nn._carry import Slot, State
 from lowtide.nn._lengths import Lengths
-from lowtide.step._batch import StreamBatch
+from lowtide.step._batch import StepBatch
 from lowtide.step._boundaries import Place
-from lowtide.step._check import Verdict
-from lowtide.step._gradients import gradients_of_step
+from lowtide.step._check import Verdict, check_streamable
+from lowtide.step._gradients import averaged_over, gradients_of_step
 from lowtide.step._lanes import Lanes, joined_lanes, read_lanes
+from lowtide.step._layout import layout_of
 from lowtide.step._loss import LossFunction, StepLoss
 from lowtide.step._model import StreamedModel
 from lowtide.step._objective import make_objective
-from lowtide.step._passes import Options, TwoPasses
+from lowtide.step._passes import Options, run_windows
+from lowtide.step._plain_autograd import plain_autograd
 from lowtide.step._reading import check_fit, read_batch
+from lowtide.step._scaling import scaled_by
 from lowtide.step._sequence import Data
 from lowtide.step._settings import Settings
 from lowtide.step._verdicts import Verdicts
+from lowtide.step._wrappers import unwrapped
 
 Progress = Callable[[int, int], None]
 """Called after each chunk with the chunks done and those to do, both passes counted."""
@@ -105,12 +104,13 @@ class StreamStep:
             place=boundaries,
             folder=None if scratch is None else Path(scratch),
         )
-        module, self._group = _unwrapped(model)
+        module, self._group = unwrapped(model)
         self._modules = [module] + ([loss_fn] if isinstance(loss_fn, nn.Module) else [])
         self._model = StreamedModel(module)
         self._loss = StepLoss(loss_fn)
-        self._batch_first = _layout_of(module) if batch_first is None else batch_first
-        self._verdicts = Verdicts(self._model, self._loss, self._modules, stateful=stateful)
+        self._batch_first = layout_of(module) if batch_first is None else batch_first
+        check = partial(check_streamable, self._model, self._loss, parameters_of=self._modules, stateful=stateful)
+        self._verdicts = Verdicts(self._model, self._modules, check)
         self._stateful = stateful
         self._grad_scaler = grad_scaler
         self._progress = progress
@@ -146,7 +146,7 @@ class StreamStep:
             device=device,
             may_be_empty=self._group is not None,
         )
-        with _plain_autograd():
+        with plain_autograd():
             verdict = self._verdicts.on(batch)
             check_fit(batch, per_step=verdict.per_step)
             known = [parameter for module in self._modules for parameter in module.parameters()]
@@ -194,7 +194,7 @@ class StreamStep:
         if self._carried:
             self._fresh = fresh if self._fresh is None else joined_lanes(fresh, self._fresh)
 
-    def _run(self, batch: StreamBatch, verdict: Verdict) -> tuple[Tensor, Mapping[Slot, State]]:
+    def _run(self, batch: StepBatch, verdict: Verdict) -> tuple[Tensor, Mapping[Slot, State]]:
         settings = self._settings
         windows = batch.span.cut(settings.window_steps or batch.steps)
         spans = [window.cut(settings.chunk_steps) for window in windows]
@@ -203,21 +203,25 @@ class StreamStep:
         )
         options = Options(
             keep_chunks=settings.keep_chunks,
+            keep="gates",
             place=settings.place,
             folder=settings.folder,
-            scaled=self._scaled,
+            scaled=scaled_by(self._grad_scaler),
             report=self._reporter(sum(2 * len(part) - max(1, min(settings.keep_chunks, len(part))) for part in spans)),
         )
-        leaving: Mapping[Slot, State] = self._begin(batch)
-        fresh = self._fresh_lanes(batch)
-        loss = torch.zeros((), dtype=torch.float64)
-        for part in spans:
-            passes = TwoPasses(self._model, batch, objective, part, options, sources=verdict.sources, fresh=fresh)
-            outcome = passes(leaving)
-            loss, leaving, fresh = loss + outcome.loss, outcome.leaving, None
-        return self._over_ranks(loss.to(batch.device, verdict.loss_type)), leaving
+        outcome = run_windows(
+            self._model,
+            batch,
+            objective,
+            spans,
+            options,
+            sources=verdict.sources,
+            arriving=self._begin(batch),
+            fresh=self._fresh_lanes(batch),
+        )
+        return averaged_over(outcome.loss.to(batch.device, verdict.loss_type), self._group), outcome.leaving
 
-    def _fresh_lanes(self, batch: StreamBatch) -> Tensor | None:
+    def _fresh_lanes(self, batch: StepBatch) -> Tensor | None:
         if self._fresh is None:
             return None
         read_lanes(self._fresh, batch.sequences)
@@ -225,56 +229,13 @@ class StreamStep:
             self._model.own_state.check_lanes()
         return self._fresh
 
-    def _begin(self, batch: StreamBatch) -> dict[Slot, State]:
+    def _begin(self, batch: StepBatch) -> dict[Slot, State]:
         if not self._stateful:
             return {}
         return {slot: tuple(part.to(batch.device) for part in state) for slot, state in self._carried.items()}
-
-    def _scaled(self, loss: Tensor) -> Tensor:
-        return loss if self._grad_scaler is None else self._grad_scaler.scale(loss)
 
     def _reporter(self, total: int) -> Callable[[], None]:
         if self._progress is None:
             return lambda: None
         progress, done = self._progress, iter(range(1, total + 1))
         return lambda: progress(next(done), total)
-
-    def _over_ranks(self, loss: Tensor) -> Tensor:
-        if self._group is not None:
-            dist.all_reduce(loss, group=self._group)
-            loss /= dist.get_world_size(self._group)
-        return loss
-
-
-def _unwrapped(model: nn.Module) -> tuple[nn.Module, dist.ProcessGroup | None]:
-    """The module inside of torch's wrappers, and the ranks that share its gradients; None for a model of its own."""
-    group = None
-    while True:
-        if isinstance(model, DistributedDataParallel):
-            group, model = model.process_group, model.module
-        elif hasattr(model, "_orig_mod"):  # compiled
-            model = cast("nn.Module", model._orig_mod)  # noqa: SLF001 - torch.compile's only way back
-        else:
-            return model, group
-
-
-@contextmanager
-def _plain_autograd() -> Iterator[None]:
-    """Gradients on, inference mode off, and compiled parts uncompiled: their graphs know nothing of carried states."""
-    compiled = "torch._dynamo" in sys.modules  # importing it takes seconds
-    uncompiled = torch.compiler.set_stance("force_eager") if compiled else nullcontext()
-    with torch.inference_mode(mode=False), torch.enable_grad(), uncompiled:
-        yield
-
-
-def _layout_of(model: nn.Module) -> bool:
-    """Whether the model's layers take batches first."""
-    found = {module.batch_first for module in model.modules() if isinstance(getattr(module, "batch_first", None), bool)}
-    if len(found) != 1:
-        said = "disagree about it" if found else "do not say"
-        raise LowtideError(
-            what=f"the layers of {type(model).__name__} {said} whether data are (B, T, ...) or (T, B, ...)",
-            why="a stream cuts the data along time",
-            fix="pass batch_first=True or batch_first=False",
-        )
-    return bool(found.pop())
