@@ -54,7 +54,7 @@ def ingest(
 
     Args:
         sources: A path, glob or folder, or a list of them: CSV, JSON Lines, Parquet, Arrow, NumPy or text files, of one
-            format at a time. A table: pandas, Polars, Arrow. NumPy arrays: one series (steps, features), sequences
+            format at a time. A table: pandas, Polars, Arrow; lazy frames and readers go through the disk. NumPy arrays: one series (steps, features), sequences
             (sequences, steps, features), a list of series, or a mapping of such by name. Or anything that gives
             sequences one by one, or a function that does: `{"id": "a", "x": array, "y": target}`.
         out: The store's folder, which is made; with a store in it, that store's next version.
@@ -71,6 +71,10 @@ def ingest(
         static: The same for what it is given once a sequence; unnamed, the field is "static".
         text: How text becomes codes: "bytes", "characters", a tokenizer of `tokenizers` or its file, or
             `{"train": "bpe", "size": 8000}`. The text is that of text files, or of the one column named as `inputs`.
+            Characters and tokens are learnt from the training part of a split alone; what it does not have is unknown.
+            Beside a tokenizer, `{"tokenizer": "characters", "errors": "replace", "empty": "keep"}` says what becomes of
+            bytes of a text file that are not of its encoding, an error unless "replace", and of blank texts: "drop",
+            "keep" or "error".
         unit: In text files, what a sequence is: "line", "document" (a file, or what lies between separators), or a
             number of codes.
         separator: In text files, what lies between two documents.

@@ -22,6 +22,7 @@ Feature: TypeAlias = "str | tuple[str, ...]"
 LEAST_MEMORY = 288 << 20
 DEFAULT_MEMORY = 400 << 20
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
+_TEXT_POLICIES = ("errors", "empty")
 _DEFAULT_NAMES: Mapping[Role, str] = {"inputs": "x", "targets": "y", "static": "static"}
 
 
@@ -46,6 +47,15 @@ class TextRequest:
     tokenizer: object
     unit: str | int = "line"
     separator: str | None = None
+    errors: str = "strict"
+    """What becomes of bytes of a text file that are not of its encoding."""
+    empty: str = "drop"
+    """What becomes of the blank texts of a text file."""
+
+    @property
+    def learnt(self) -> bool:
+        """Whether the codes are learnt from the data."""
+        return self.tokenizer == "characters" or isinstance(self.tokenizer, Mapping)
 
 
 @dataclass(frozen=True)
@@ -131,7 +141,7 @@ def read_request(
         order=order,
         wanted=wanted,
         layout=layout,
-        text=None if text is None else TextRequest(text, unit, separator),
+        text=None if text is None else _text_request(text, unit, separator),
         horizon=horizon,
         dtypes=_read_dtypes(dtypes),
         missing=read_missing(missing),
@@ -146,6 +156,16 @@ def read_request(
         append=append,
         resume=resume,
     )
+
+
+def _text_request(told: object, unit: str | int, separator: str | None) -> TextRequest:
+    """How text becomes codes, and what becomes of text that does not: a tokenizer, or options with one in them."""
+    if not isinstance(told, Mapping):
+        return TextRequest(told, unit, separator)
+    policies = {key: told[key] for key in _TEXT_POLICIES if key in told}
+    rest: Mapping[str, object] = {key: value for key, value in told.items() if key not in _TEXT_POLICIES}
+    tokenizer = rest["tokenizer"] if set(rest) == {"tokenizer"} else rest
+    return TextRequest(tokenizer, unit, separator, **policies)
 
 
 def byte_size(told: int | str) -> int:

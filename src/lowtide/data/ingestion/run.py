@@ -26,7 +26,7 @@ from lowtide.data.ingestion.sources.open_source import open_source
 from lowtide.data.ingestion.sources.source import Setting, Source
 from lowtide.data.ingestion.tally import Tally
 from lowtide.data.ingestion.unique_names import UniqueNames
-from lowtide.data.splitting.splits import SplitMaker, Splits
+from lowtide.data.splitting.splits import SplitMaker, Splits, training_part
 from lowtide.data.store import TOKENIZER, Store
 from lowtide.data.text.tokenizing import Tokenizer
 from lowtide.data.transforms import fit_transforms
@@ -64,8 +64,8 @@ class Ingest:
         """
         request = self._request
         with open_source(sources, request, self._tally, self._known_tokenizer()) as source:
-            plans = source.plan()
             splits = self._split_maker(source)
+            plans = source.plan()
             schema = Schema(tuple(plan.field for plan in plans), source.id_type)
             writer = StoreWriter(
                 request.out,
@@ -204,11 +204,6 @@ class Ingest:
         if not wants_means(plans) and asked.text is None:
             asked = replace(asked, split=None)  # which then changes nothing of what is written
         return {"sources": dict(found), "request": repr(asked)}
-
-
-def training_part(names: Sequence[str]) -> str:
-    """The part that things are learnt from: "train", or the first where none is called so."""
-    return "train" if "train" in names else names[0]
 
 
 def _training(store: Store, splits: Splits | None) -> View:

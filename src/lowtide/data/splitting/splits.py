@@ -110,6 +110,11 @@ class Splits:
             raise _damaged(otherwise)
 
 
+def training_part(names: Sequence[str]) -> str:
+    """The part that things are learnt from: "train", or the first where none is called so."""
+    return "train" if "train" in names else names[0]
+
+
 def make_splits(
     request: Rule | Mapping[str, Any] | None,
     *,

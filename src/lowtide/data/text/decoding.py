@@ -101,5 +101,5 @@ def _undecodable(path: Path, encoding: str, offset: int, error: UnicodeDecodeErr
         what=f"{path}, byte {offset}: {found} is not {encoding} ({error.reason})",
         why="a text read in another encoding than its own is full of wrong characters",
         fix='name the encoding of the file (encoding="latin-1"), take it byte for byte (text="bytes"), or let what '
-        'cannot be read become a replacement character (errors="replace")',
+        'cannot be read become a replacement character (text={"tokenizer": "characters", "errors": "replace"})',
     )

@@ -63,7 +63,11 @@ class TextReader:
             (not spans and self.unit not in {"line", "document"}, f"the unit {self.unit!r}", _UNITS),
             (self.separator == "", "an empty separator", "name the text between two documents, or leave it out"),
             (self.unit == "line" and self.separator is not None, "lines with a separator", 'take unit="document"'),
-            (self.errors not in {"strict", "replace"}, f"errors={self.errors!r}", 'write "strict" or "replace"'),
+            (
+                self.errors not in {"strict", "replace"},
+                f"errors={self.errors!r}",
+                'write {"errors": "strict"} or "replace"',
+            ),
             (self.empty not in {"drop", "keep", "error"}, f"empty={self.empty!r}", 'write "drop", "keep" or "error"'),
         ]:
             if wrong:
@@ -130,7 +134,7 @@ class TextReader:
             raise LowtideError(
                 what=f"{batch.ids[int(np.argmax(blank))].as_py()} is blank",
                 why="a sequence of no steps teaches nothing",
-                fix='remove it, or write empty="drop" or empty="keep"',
+                fix='remove it, or write text={"tokenizer": ..., "empty": "drop"}, or "keep"',
             )
         if self.empty == "keep":
             return batch

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from lowtide.data import Store
-from tests.data.ingesting_cases import content, dropped, quietly, refused
+from tests.data.ingesting_cases import content, dropped, filled, quietly, refused
 
 TEXT = "low tide\n\nhigh tide\nlow\n"
 
@@ -83,3 +83,52 @@ def test_bytes_that_are_not_of_the_encoding_are_named(tmp_path: Path) -> None:
     with refused(tmp_path, str(tmp_path / "a.txt"), "byte 1"):
         quietly(tmp_path / "a.txt", tmp_path / "store")
     assert decoded(quietly(tmp_path / "a.txt", tmp_path / "store", encoding="cp1252")) == {"a.txt:1": "né"}
+
+
+def test_bytes_of_another_encoding_are_replaced_where_asked_for_and_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"l\xffw\nt\xe9de\xff\n")
+    with refused(tmp_path, 'text={"tokenizer": "characters", "errors": "replace"}'):
+        quietly(tmp_path / "a.txt", tmp_path / "store", text="characters")
+    how = {"tokenizer": "characters", "errors": "replace"}
+    store = quietly(tmp_path / "a.txt", tmp_path / "store", text=how)
+    assert list(decoded(store).values()) == ["l\ufffdw", "t\ufffdde\ufffd"]
+    assert filled(store) == {"places that are not utf-8, by the replacement character": 3}
+
+
+def test_a_tokenizer_can_be_trained_on_text_that_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"low\xff tide\n" * 20)
+    store = quietly(tmp_path / "a.txt", tmp_path / "store", text={"train": "bpe", "size": 300, "errors": "replace"})
+    assert decoded(store)["a.txt:1"] == "low\ufffd tide"
+    assert filled(store) == {"places that are not utf-8, by the replacement character": 20}
+
+
+def test_blank_texts_are_kept_or_refused_where_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("low\n  \n\ntide\n")
+    kept = quietly(tmp_path / "a.txt", tmp_path / "kept", text={"tokenizer": "bytes", "empty": "keep"})
+    assert list(decoded(kept).values()) == ["low", "  ", "tide"]
+    assert dropped(kept) == {"sequences without a step": 1}
+    with refused(tmp_path, "a.txt:2 is blank"):
+        quietly(tmp_path / "a.txt", tmp_path / "store", text={"tokenizer": "bytes", "empty": "error"})
+
+
+@pytest.mark.parametrize("policy", [{"errors": "ignore"}, {"empty": "skip"}, {"size": 5}])
+def test_options_of_text_that_there_are_not_are_refused(tmp_path: Path, policy: dict[str, object]) -> None:
+    (tmp_path / "a.txt").write_text(TEXT)
+    with refused(tmp_path, str(next(iter(policy)))):
+        quietly(tmp_path / "a.txt", tmp_path / "store", text={"tokenizer": "bytes", **policy})
+
+
+def test_options_of_text_files_are_refused_for_tables(tmp_path: Path) -> None:
+    with refused(tmp_path, "for a table"):
+        quietly(
+            pd.DataFrame({"a": ["x"]}), tmp_path / "store", inputs="a", text={"tokenizer": "bytes", "empty": "keep"}
+        )
+
+
+@pytest.mark.parametrize("text", ["bytes", "characters"])
+def test_a_column_of_text_in_another_encoding_is_read(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("u,s\n1,h\xe9\n2,b\n", encoding="latin-1")
+    store = quietly(path, tmp_path / "store", sequence="u", inputs="s", text=text, encoding="latin-1")
+    assert list(decoded(store).values()) == ["h\xe9", "b"]
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["a.csv", "store"]

@@ -94,7 +94,7 @@ class CsvTable(GuessedTable):
 
     def prepare(self, scratch: Path) -> None:
         """Write the files once more in UTF-8, where they are in another encoding."""
-        if self._form.utf8:
+        if self._form.utf8 or self._copied:
             return
         made = []
         for number, path in enumerate(self._paths):

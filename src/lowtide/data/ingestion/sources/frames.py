@@ -103,9 +103,9 @@ class FrameTable:
 
 def is_frame(source: object) -> bool:
     """Whether it is a table in memory."""
-    if isinstance(source, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
+    if isinstance(source, pa.Table | pa.RecordBatch):
         return True
-    return _is_dataset(source) or _is_of("pandas", "DataFrame", source) or _is_polars(source)
+    return _is_dataset(source) or _is_of("pandas", "DataFrame", source) or _is_of("polars", "DataFrame", source)
 
 
 def arrow_files(paths: Sequence[Path], wanted: set[str]) -> Any:  # noqa: ANN401 - pyarrow.dataset.Dataset
@@ -150,10 +150,6 @@ def _scannable(frame: Any) -> Any:  # noqa: ANN401 - of packages that need not b
     """The same table as DuckDB scans it."""
     if isinstance(frame, pa.RecordBatch):
         return pa.Table.from_batches([frame])
-    if isinstance(frame, pa.RecordBatchReader):
-        return frame.read_all()
-    if _is_of("polars", "LazyFrame", frame):
-        return frame.collect().to_arrow()
     if _is_of("polars", "DataFrame", frame):
         return frame.to_arrow()
     return frame
@@ -172,10 +168,6 @@ def _in_arrow(frame: Any) -> pa.Table:  # noqa: ANN401 - pandas.DataFrame
 
 def _is_dataset(source: object) -> bool:
     return _is_of("pyarrow.dataset", "Dataset", source)
-
-
-def _is_polars(source: object) -> bool:
-    return _is_of("polars", "DataFrame", source) or _is_of("polars", "LazyFrame", source)
 
 
 def _is_of(package: str, kind: str, source: object) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lowtide.data.ingestion.request import Request, TextRequest
 from lowtide.data.ingestion.sources.arrays import array_files, arrays_source, is_arrays
+from lowtide.data.ingestion.sources.beside import folder_beside
 from lowtide.data.ingestion.sources.csv_table import CsvFormat, CsvTable
 from lowtide.data.ingestion.sources.duck import Duck
 from lowtide.data.ingestion.sources.find_files import Found, find_files
@@ -20,6 +21,7 @@ from lowtide.data.ingestion.sources.list_rows import ListRows
 from lowtide.data.ingestion.sources.long_table import LongTable
 from lowtide.data.ingestion.sources.parquet_table import ParquetTable
 from lowtide.data.ingestion.sources.source import Source
+from lowtide.data.ingestion.sources.spill import SpilledTable, is_lazy, spill
 from lowtide.data.ingestion.sources.table import FILE, Table
 from lowtide.data.ingestion.sources.text_files import TextFiles, TextRows
 from lowtide.data.ingestion.sources.wide_table import WideTable
@@ -46,7 +48,7 @@ def open_source(sources: Any, request: Request, tally: Tally, known: Tokenizer |
     """
     if is_arrays(sources):
         yield arrays_source(sources, request)
-    elif _are_paths(sources) or is_frame(sources):
+    elif _are_paths(sources) or is_frame(sources) or is_lazy(sources):
         yield from _files_or_frame(sources, request, tally, known)
     elif callable(sources) or isinstance(sources, Iterable):
         yield Generator(sources, request)
@@ -59,9 +61,14 @@ def open_source(sources: Any, request: Request, tally: Tally, known: Tokenizer |
 
 
 def _files_or_frame(sources: Any, request: Request, tally: Tally, known: Tokenizer | None) -> Iterator[Source]:  # noqa: ANN401 - see `ingest`
-    with Duck(request.memory_limit - _OVERHEAD) as duck:
+    with ExitStack() as stack:
+        duck = stack.enter_context(Duck(request.memory_limit - _OVERHEAD))
         if is_frame(sources):
             yield _of_table(duck, FrameTable(duck, sources), request, known)
+            return
+        if is_lazy(sources):
+            rows = spill(sources, stack.enter_context(folder_beside(request.out)) / "rows.parquet")
+            yield _of_table(duck, SpilledTable(duck, [rows], request.column_names), request, known)
             return
         found = _found(sources, request, tally)
         if found.format == "text":
@@ -70,7 +77,10 @@ def _files_or_frame(sources: Any, request: Request, tally: Tally, known: Tokeniz
         elif found.format == "numpy":
             yield array_files(found.paths, request)
         else:
-            yield _of_table(duck, _table(duck, found, request), request, known)
+            table = _table(duck, found, request)
+            if request.text is not None:  # which may be read for a vocabulary before the store is begun
+                table.prepare(stack.enter_context(folder_beside(request.out)))
+            yield _of_table(duck, table, request, known)
 
 
 def _found(sources: str | Path | Sequence[str | Path], request: Request, tally: Tally) -> Found:

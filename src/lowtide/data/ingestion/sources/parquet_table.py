@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,8 @@ class ParquetTable:
     """Rows of Parquet files."""
 
     types_guessed = False
+    files_known: ClassVar[bool] = True
+    """Whether the files are the user's own, to be named in messages and to know the data by."""
 
     def __init__(self, duck: Duck, paths: Sequence[Path], wanted: set[str]) -> None:
         """Look at the end of every file.
@@ -45,13 +48,13 @@ class ParquetTable:
         self._file_ends: list[int] = []
         """Rows of each file and those before it."""
         self._look(paths)
-        self.bytes: int | None = sum(path.stat().st_size for path in paths)
+        self.bytes: int | None = sum(path.stat().st_size for path in paths) if self.files_known else None
 
     @cached_property
     def columns(self) -> Mapping[str, ColumnType]:
         """Columns and their types."""
         found = {column: column_type(told) for column, told in self._duck.types(self._read()).items()}
-        return {FILE: column_type("VARCHAR"), **found}
+        return {FILE: column_type("VARCHAR"), **found} if self.files_known else found
 
     @property
     def rows_about(self) -> int:
@@ -61,7 +64,7 @@ class ParquetTable:
     @property
     def identity(self) -> Mapping[str, object] | None:
         """The files' names, sizes and times."""
-        return identity_of(self._paths)
+        return identity_of(self._paths) if self.files_known else None
 
     @property
     def paths(self) -> Sequence[Path]:
@@ -93,7 +96,7 @@ class ParquetTable:
         if not found:
             return None
         file, row = divmod(found[0][0], 1 << _FILE_ROWS)
-        return f"{self._paths[file]}, row {row + 1}"
+        return self._place(file, row)
 
     def batches(self, wanted: Mapping[str, str], rows: int, meter: Meter) -> Iterator[pa.RecordBatch]:
         """Some columns, so many rows at once, in order; DuckDB takes 2,048 at least, which may be much."""
@@ -106,7 +109,10 @@ class ParquetTable:
         """Where a row is, by its number among all."""
         file = int(np.searchsorted(self._file_ends, row, side="right"))
         before = self._file_ends[file - 1] if file else 0
-        return f"{self._paths[file]}, row {row - before + 1}"
+        return self._place(file, row - before)
+
+    def _place(self, file: int, row: int) -> str:
+        return f"{self._paths[file]}, row {row + 1}" if self.files_known else f"row {row} (counted from 0)"
 
     @cached_property
     def _own(self) -> set[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +23,15 @@ from lowtide.data.ingestion.sources.source import Place, Setting, Source
 from lowtide.data.ingestion.sources.table import Table, identity_of
 from lowtide.data.ingestion.sources.values import row_type
 from lowtide.data.store import TOKENIZER
-from lowtide.data.text.batch import TextCounts
+from lowtide.data.text.batch import TextBatch, TextCounts
 from lowtide.data.text.reader import TextReader, name_files
-from lowtide.data.text.tokenizing import Tokenizer, make_tokenizer
+from lowtide.data.text.tokenizing import Characters, Tokenizer, make_tokenizer
+from lowtide.data.text.training_texts import training_texts
 from lowtide.errors import LowtideError
 
 _ROWS = 1 << 12
 _TEXT = "VARCHAR"
+_UNKNOWN = "characters or words that the vocabulary does not have, as the unknown"
 _GUESSED_BYTES = 4
 """Of a byte of text, in codes of the widest type."""
 
@@ -61,7 +65,46 @@ class TextSource(Source):
         return {TOKENIZER: self.tokenizer.to_text()}
 
     def _make(self) -> Tokenizer:
-        raise NotImplementedError
+        """Learn from the training part alone, so that nothing is learnt from what is tested on."""
+        request = self._request
+        texts = self._texts
+        if self._text.learnt and request.split is not None:
+            if isinstance(self._text.unit, int) and self._text.tokenizer != "characters":
+                raise LowtideError(
+                    what=f"text={self._text.tokenizer!r} with spans of {self._text.unit} codes and a split",
+                    why="a tokenizer is trained on the training part, and which spans belong to it is known only when "
+                    "a tokenizer has cut the text into them",
+                    fix='take unit="document" and split=ByTime(...), or hand over a tokenizer that is trained already',
+                )
+            everything = make_tokenizer("characters", self._texts, total_bytes=self._bytes)
+            assert isinstance(everything, Characters)
+            texts = partial(training_texts, self._sequences, everything, request.split, horizon=request.horizon)
+        return make_tokenizer(self._text.tokenizer, texts, total_bytes=self._bytes)
+
+    @property
+    @abstractmethod
+    def _bytes(self) -> int:
+        """How much text there is, about."""
+
+    @abstractmethod
+    def _texts(self) -> Iterator[list[str]]:
+        """A pass over all texts."""
+
+    @abstractmethod
+    def _sequences(self, tokenizer: Tokenizer) -> Iterator[TextBatch]:
+        """A pass over the sequences, as codes of a tokenizer."""
+
+    def _known_by(self, found: Mapping[str, object] | None) -> Mapping[str, object] | None:
+        """An identity, and how text becomes codes, where that is plain."""
+        told = self._text.tokenizer
+        if found is None or not isinstance(told, str | Mapping):
+            return None
+        file = Path(told) if isinstance(told, str) else None
+        return {
+            **found,
+            **(identity_of([file]) if file is not None and file.is_file() else {}),
+            "text": repr(self._text),
+        }
 
     def _codes(self, column: str) -> FieldPlan:
         asked = self._request.dtypes.get("x", self._request.dtypes.get(column, ""))
@@ -94,13 +137,14 @@ class TextFiles(TextSource):
             separator=self._text.separator,
             horizon=request.horizon,
             encoding=request.encoding,
+            errors=self._text.errors,  # type: ignore[arg-type]  # the same
+            empty=self._text.empty,  # type: ignore[arg-type]  # the same
         )
 
     @property
     def identity(self) -> Mapping[str, object] | None:
         """The files' names, sizes and times; and how text becomes codes, where that is plain."""
-        plain = isinstance(self._text.tokenizer, str | Mapping)
-        return {**identity_of(self._paths), "text": repr(self._text)} if plain else None
+        return self._known_by(identity_of(self._paths))
 
     def plan(self) -> tuple[FieldPlan, ...]:
         """The codes, and where there is a horizon the codes that follow them."""
@@ -123,23 +167,30 @@ class TextFiles(TextSource):
                 continues=batch.continues,
                 goes_on=batch.goes_on,
             )
-        for count, what in [
-            (counts.blank, "texts of nothing but white space"),
-            (counts.short, f"documents of no more than {self._request.horizon} codes"),
+        dropped, filled = setting.tally.dropped, setting.tally.filled
+        blank = counts.blank if self._text.empty == "drop" else 0
+        for tally, count, what in [
+            (dropped, blank, "texts of nothing but white space"),
+            (dropped, counts.short, f"documents of no more than {self._request.horizon} codes"),
+            (filled, counts.replaced, f"places that are not {self._request.encoding}, by the replacement character"),
+            (filled, counts.unknown, _UNKNOWN),
         ]:
             if count:
-                setting.tally.dropped[what] += count
-        if counts.unknown:
-            setting.tally.filled["characters or words that the vocabulary does not have, as the unknown"] += (
-                counts.unknown
-            )
+                tally[what] += count
 
     def where(self, place: Place) -> str:
         """File and line, document or span."""
         return str(place.name)
 
-    def _make(self) -> Tokenizer:
-        return make_tokenizer(self._text.tokenizer, self._reader.texts, total_bytes=self._reader.bytes)
+    @property
+    def _bytes(self) -> int:
+        return self._reader.bytes
+
+    def _texts(self) -> Iterator[list[str]]:
+        return self._reader.texts()
+
+    def _sequences(self, tokenizer: Tokenizer) -> Iterator[TextBatch]:
+        return self._reader.sequences(tokenizer, TextCounts())
 
 
 class TextRows(TextSource):
@@ -158,6 +209,12 @@ class TextRows(TextSource):
         per_step = [wanted for wanted in request.wanted if wanted.per == "step" and wanted.role == "targets"]
         if len(columns) != 1 or not isinstance(columns[0], str) or per_step or request.order is not None:
             raise _not_one_text(request.text)
+        if (self._text.errors, self._text.empty) != ("strict", "drop"):
+            raise LowtideError(
+                what="errors= or empty= was given in text= for a table",
+                why="they say how text files are read; a table has texts, of which those without a code are dropped",
+                fix="leave them out, and correct the table where it was made",
+            )
         self._column = columns[0]
         told = required(self._column, table.columns, "inputs=")
         if told.kind != "text" or told.depth:
@@ -173,9 +230,7 @@ class TextRows(TextSource):
     @property
     def identity(self) -> Mapping[str, object] | None:
         """What the content follows from."""
-        plain = isinstance(self._text.tokenizer, str | Mapping)
-        found = self._table.identity if plain else None
-        return None if found is None else {**found, "text": repr(self._text)}
+        return self._known_by(self._table.identity)
 
     def plan(self) -> tuple[FieldPlan, ...]:
         """The codes, what follows them where there is a horizon, and values per sequence."""
@@ -198,9 +253,11 @@ class TextRows(TextSource):
         self._table.prepare(setting.scratch)
         done = 0
         for batch in self._table.batches(wanted, self._rows, setting.meter):
-            texts = self._texts(batch, done)
+            texts = self._of_batch(batch, done)
             names = self._names.of(batch, done, setting.before, self._table.place_of)
             tokens = self.tokenizer.encode(texts)
+            if tokens.unknown:
+                setting.tally.filled[_UNKNOWN] += tokens.unknown
             values: dict[str, Raw] = {plan.field.name: [batch.column(name) for name in plan.columns] for plan in others}
             yield RawChunk(names, tokens.offsets, {"x": tokens.codes}, values)
             done += batch.num_rows
@@ -213,7 +270,7 @@ class TextRows(TextSource):
     def _rows(self) -> int:
         return max(1, min(_ROWS, (4 << 20) // max(1, self._table.row_bytes)))
 
-    def _texts(self, batch: pa.RecordBatch, first: int) -> list[str]:
+    def _of_batch(self, batch: pa.RecordBatch, first: int) -> list[str]:
         column = batch.column(self._column)
         if column.null_count:
             row = first + column.is_null().to_pylist().index(True)
@@ -225,14 +282,22 @@ class TextRows(TextSource):
         texts: list[str] = column.to_pylist()
         return texts
 
-    def _make(self) -> Tokenizer:
-        def texts() -> Iterator[list[str]]:
-            done = 0
-            for batch in self._table.batches({self._column: _TEXT}, self._rows, Meter(None)):
-                yield self._texts(batch, done)
-                done += batch.num_rows
+    @property
+    def _bytes(self) -> int:
+        return self._table.bytes or 1
 
-        return make_tokenizer(self._text.tokenizer, texts, total_bytes=self._table.bytes or 1)
+    def _texts(self) -> Iterator[list[str]]:
+        done = 0
+        for batch in self._table.batches({self._column: _TEXT}, self._rows, Meter(None)):
+            yield self._of_batch(batch, done)
+            done += batch.num_rows
+
+    def _sequences(self, tokenizer: Tokenizer) -> Iterator[TextBatch]:
+        done = 0
+        for batch in self._table.batches({**self._names.wanted, self._column: _TEXT}, self._rows, Meter(None)):
+            tokens = tokenizer.encode(self._of_batch(batch, done))
+            yield TextBatch(self._names.of(batch, done, 0, self._table.place_of), tokens.codes, tokens.offsets)
+            done += batch.num_rows
 
 
 def _not_one_text(text: TextRequest | None) -> LowtideError:
