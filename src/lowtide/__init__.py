@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lowtide.data.ingest import ingest
     from lowtide.data.store import Store
     from lowtide.nn.lean import lean, stock
+    from lowtide.step.planned import PlannedStep
     from lowtide.step.stream import StreamStep
 
 __version__ = "0.1.0"
@@ -22,6 +23,7 @@ __version__ = "0.1.0"
 __all__ = [
     "LowtideError",
     "MissingExtraError",
+    "PlannedStep",
     "Store",
     "StreamStep",
     "UnsupportedError",
@@ -36,6 +38,7 @@ __all__ = [
 
 _SUBPACKAGES = {"data", "memory", "nn", "ops"}
 _MEMBERS = {
+    "PlannedStep": "lowtide.step",
     "Store": "lowtide.data",
     "StreamStep": "lowtide.step",
     "ingest": "lowtide.data.ingest",
