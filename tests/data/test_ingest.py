@@ -156,3 +156,20 @@ def test_duplicates_are_counted_in_the_notes(tmp_path: Path) -> None:
     store = quietly(table, tmp_path / "store", **ASKED, duplicates="last")
     assert content(store) == {1: {"x": [[2.0], [3.0]]}}
     assert list(dropped(store).values()) == [1]
+
+
+@pytest.mark.parametrize("machine", ["UTC", "Asia/Tokyo"])
+def test_times_with_a_zone_are_cut_alike_on_every_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str
+) -> None:
+    monkeypatch.setenv("TZ", machine)
+    times = pd.date_range("2024-01-01", periods=48, freq="h", tz="America/New_York")
+    table = pd.DataFrame({"t": times, "x": range(48)})
+    split = ByTime(until={"train": "2024-01-02", "test": None})
+    store = quietly(table, tmp_path / "store", order="t", inputs="x", split=split)
+    assert store.split("train").lengths.tolist() == [19]
+
+
+def test_transforms_of_inputs_that_have_none_to_transform_are_refused(tmp_path: Path) -> None:
+    with refused(tmp_path, "none of which holds floating-point numbers"):
+        quietly([{"x": [1, 2]}], tmp_path / "store", dtypes="int8", transforms="standard")

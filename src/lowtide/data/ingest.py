@@ -54,9 +54,10 @@ def ingest(
 
     Args:
         sources: A path, glob or folder, or a list of them: CSV, JSON Lines, Parquet, Arrow, NumPy or text files, of one
-            format at a time. A table: pandas, Polars, Arrow; lazy frames and readers go through the disk. NumPy arrays: one series (steps, features), sequences
-            (sequences, steps, features), a list of series, or a mapping of such by name. Or anything that gives
-            sequences one by one, or a function that does: `{"id": "a", "x": array, "y": target}`.
+            format at a time. A table: pandas, Polars, Arrow; lazy frames and readers go through the disk. NumPy arrays:
+            one series (steps, features), sequences (sequences, steps, features), a list of series, or a mapping of such
+            by name. Or anything that gives sequences one by one, or a function that does:
+            `{"id": "a", "x": array, "y": target}`.
         out: The store's folder, which is made; with a store in it, that store's next version.
         sequence: The column that says which sequence a row belongs to; its values are the sequences' names. Of tables
             with a row a sequence: its name. "filename" stands for each row's file, where there is no such column. None:

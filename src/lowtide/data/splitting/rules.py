@@ -84,7 +84,8 @@ class ByTime:
     """The share of each part in every sequence; together 1."""
     until: Mapping[str, Boundary | None] | None = None
     """Instead of `fractions`, where each part ends: a value of the order column that belongs to the next part already
-    (a number, a date, or a date as text). The last part's is None: it goes on to the end."""
+    (a number, a date, or a date as text; where the column has time zones and the date none, in UTC). The last part's is
+    None: it goes on to the end."""
 
     def __post_init__(self) -> None:
         """Refuse what does not say where to cut."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self
-
 import numpy as np
 
 from lowtide.data.fields import Array
-from lowtide.data.transforming.transform import Begun, Offsets, Transform, name_column, refused
+from lowtide.data.transforming.transform import Offsets, Unlearnt, name_column, refused
 
 
-class Log1p(Transform):
+class Log1p(Unlearnt):
     """log(1 + x) of the chosen columns, which must lie above -1."""
 
     kind = "log1p"
@@ -23,16 +20,6 @@ class Log1p(Transform):
         back = values.copy()
         back[..., at] = np.expm1(values[..., at])
         return back
-
-    def described(self) -> dict[str, Any]:
-        """It has no numbers."""
-        return {}
-
-    @classmethod
-    def of(cls, begun: Begun, numbers: Mapping[str, Any]) -> Self:
-        """Without numbers."""
-        del numbers
-        return cls(begun.field, begun.columns, begun.chosen, begun.scalar)
 
     def _transformed(self, work: Array, offsets: Offsets | None) -> Array:
         del offsets

@@ -7,14 +7,14 @@ where levels drift; their way back, by the same numbers, is `inverted`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.data.fields import Array
-from lowtide.data.transforming.transform import Begun, Offsets, Transform
+from lowtide.data.transforming.transform import Offsets, Unlearnt
 
 _CONSTANT = 10.0
 """Roundings of the mean up to which a deviation is taken for one, and the sequence for constant."""
@@ -22,7 +22,7 @@ _NUMBERS = 1 << 15
 """Numbers that are in memory as float64 at once: they stay in the cache."""
 
 
-class PerSequence(Transform):
+class PerSequence(Unlearnt):
     """(x - mean) / deviation with the mean and deviation of each sequence; where constant, x - mean."""
 
     kind = "per_sequence"
@@ -53,16 +53,6 @@ class PerSequence(Transform):
         )
         back: Array = values * deviation + mean
         return back
-
-    def described(self) -> dict[str, Any]:
-        """It has no numbers of its own."""
-        return {}
-
-    @classmethod
-    def of(cls, begun: Begun, numbers: Mapping[str, Any]) -> Self:
-        """Without numbers."""
-        del numbers
-        return cls(begun.field, begun.columns, begun.chosen, begun.scalar)
 
     def _transformed(self, work: Array, offsets: Offsets | None) -> Array:
         assert offsets is not None

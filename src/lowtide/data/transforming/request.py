@@ -58,6 +58,11 @@ def singles(requested: Requested, schema: Schema) -> list[Single]:
             for wanted in _listed(several)
         ]
     fields = [field for field in schema.inputs if field.dtype.startswith(("float", "bfloat"))]
+    if not fields:
+        raise _refused(
+            "transforms of the inputs, none of which holds floating-point numbers",
+            "name a field, as in {'y': 'standard'}, or leave transforms= out",
+        )
     return [_single(field, None, wanted) for field in fields for wanted in _listed(requested)]
 
 

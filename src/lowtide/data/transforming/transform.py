@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,6 +125,20 @@ class Begun:
     def places(self) -> list[int]:
         """Where the chosen columns lie."""
         return [self.columns.index(name) for name in self.chosen]
+
+
+class Unlearnt(Transform):
+    """One that takes nothing from the training part, and so has no numbers."""
+
+    def described(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    @classmethod
+    def of(cls, begun: Begun, numbers: Mapping[str, Any]) -> Self:
+        """From nothing."""
+        del numbers
+        return cls(begun.field, begun.columns, begun.chosen, begun.scalar)
 
 
 def column_names(field: Field) -> tuple[str, ...]:

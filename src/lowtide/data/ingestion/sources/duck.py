@@ -60,6 +60,8 @@ class Duck:
         self._connection.execute("SET disable_parquet_prefetching = true")
         self._connection.execute("SET enable_progress_bar = true")
         self._connection.execute("SET enable_progress_bar_print = false")
+        # Times with a zone come in that of the machine otherwise, and a split at a date would depend on it.
+        self._connection.execute("SET TimeZone = 'UTC'")
         self.memory = memory
         self.real_names: dict[str, str] = {}
         """For files that were copied to be read: what the user calls them."""
