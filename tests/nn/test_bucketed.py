@@ -119,6 +119,36 @@ def test_going_on_from_a_state_gives_the_same_batches(taken: int, epoch: int) ->
     assert rows_of(first) == rows_of(again)
 
 
+@pytest.mark.parametrize(
+    ("lengths", "options", "said"),
+    [
+        ([*LENGTHS[:-1], LENGTHS[-1] + 1], {}, "other data"),
+        (LENGTHS, {"seed": 1}, r"seed=0 \(here 1\)"),
+        (LENGTHS, {"batch_size": 2}, r"batch_size=3 \(here 2\)"),
+        (LENGTHS, {"drop_last": True}, "drop_last=False"),
+    ],
+)
+def test_a_state_of_something_else_is_refused(lengths: list[int], options: dict[str, Any], said: str) -> None:
+    state = bucketed(Told(), LENGTHS, batch_size=3).state_dict()
+    other = bucketed(Told(), lengths, collate_fn=len, **{"batch_size": 3, **options})
+    with pytest.raises(LowtideError, match=said):
+        other.load_state_dict(state)
+    for wrong in ({}, {**other.state_dict(), "position": {}}):
+        with pytest.raises(LowtideError, match=r"no state of this|no place between"):
+            other.load_state_dict(wrong)
+    with pytest.raises(LowtideError, match="set_epoch"):
+        other.set_epoch(-1)
+
+
+def test_a_loop_inside_of_a_loop_over_the_same_loader_is_refused() -> None:
+    loader = bucketed(Told(), LENGTHS, batch_size=3)
+    outer = iter(loader)
+    next(outer)
+    next(iter(loader))
+    with pytest.raises(LowtideError, match="a loader is at one place"):
+        next(outer)
+
+
 def test_workers_make_batches_ahead_and_the_state_does_not_count_them() -> None:
     whole = rows_of(bucketed(Told(), LENGTHS, batch_size=2))
     loader = bucketed(Told(), LENGTHS, batch_size=2, num_workers=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from lowtide.data.loading.assembly import drafts_of, items_of_lengths
 from lowtide.data.loading.drafts import Drafts, PositionData
 from lowtide.data.loading.order import Ints
 from lowtide.data.loading.settings import LoaderSettings
+from lowtide.data.loading.state import check_epoch, check_running, place_in, state_of
 from lowtide.errors import LowtideError
 
 
@@ -92,7 +94,10 @@ class BucketSampler(Sampler[list[int]]):
         Raises:
             LowtideError: A sample does not fit into a batch.
         """
+        self.settings = settings
         self.drafts: Drafts = drafts_of(items_of_lengths(lengths, settings), settings)
+        self.fingerprint = hashlib.sha256(np.ascontiguousarray(lengths, "<i8").data).hexdigest()[:32]
+        """A name for the lengths."""
         self.place: PositionData = self.drafts.start(0)
         """Where the next loop goes on."""
         self.drawn: deque[PositionData] = deque()
@@ -129,11 +134,15 @@ class BucketedLoader(DataLoader[Any]):
             dataset, batch_sampler=sampler, collate_fn=collate_fn, num_workers=num_workers, pin_memory=pin_memory
         )
         self._sampler = sampler
+        self._running: object = None
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # a DataLoader promises its own class
+        mine = self._running = object()
         for batch in super().__iter__():
+            check_running(mine, self._running)
             self._sampler.place = self._sampler.drawn.popleft()
             yield batch
+        check_running(mine, self._running)
         self.set_epoch(self.epoch + 1)
 
     @property
@@ -141,17 +150,32 @@ class BucketedLoader(DataLoader[Any]):
         """The epoch that the next batch is of."""
         return int(self._sampler.place["epoch"])
 
+    @property
+    def drafts(self) -> Drafts:
+        """The batches of all epochs, before they are read."""
+        return self._sampler.drafts
+
     def set_epoch(self, epoch: int) -> None:
         """Go to the start of an epoch."""
-        self._sampler.place = self._sampler.drafts.start(epoch)
+        check_epoch(epoch)
+        self._move(self._sampler.drafts.start(epoch))
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader is, in numbers: for JSON, or torch.save."""
-        return dict(self._sampler.place)
+        """Where the loader is, in numbers and text: for JSON, or torch.save."""
+        return state_of(self._sampler.fingerprint, self._sampler.settings, self._sampler.place)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go where a loader of the same lengths and settings was; the number of ranks may be another one."""
-        self._sampler.place = self._sampler.drafts.adopt(state)
+        """Go where a loader of the same lengths and settings was; the number of ranks may be another one.
+
+        Raises:
+            LowtideError: It had other lengths or other settings, or it is no such state.
+        """
+        place = place_in(state, self._sampler.fingerprint, self._sampler.settings)
+        self._move(self._sampler.drafts.adopt(place))
+
+    def _move(self, place: PositionData) -> None:
+        self._running = None
+        self._sampler.place = place
 
 
 class PadCollate:

@@ -18,10 +18,10 @@ from lowtide.data.loading.order import key_of
 from lowtide.data.loading.policy import PolicyReport
 from lowtide.data.loading.ring import Job, Ring
 from lowtide.data.loading.settings import LoaderOptions, LoaderSettings
+from lowtide.data.loading.state import check_epoch, check_running, place_in, state_of
 from lowtide.data.view import View
 from lowtide.errors import LowtideError
 
-_VERSION = 1
 _NAMED = 8
 """Sequences that the note on an error names."""
 _AUGMENT = 4
@@ -68,16 +68,16 @@ class Loader:
         mine = self._running = object()
         if self.settings.prefetch_bytes == 0:
             for job in self._jobs(self._place):
-                self._check(mine)
+                check_running(mine, self._running)
                 batch, self._place = job.make()
                 yield batch
         else:
             with closing(Ring(self._jobs(self._place), self.settings.prefetch_bytes)) as ring:
                 for batch, place in ring:
-                    self._check(mine)
+                    check_running(mine, self._running)
                     self._place = place
                     yield batch
-        self._check(mine)
+        check_running(mine, self._running)
         self._place = self._drafts.start(self.epoch + 1)
 
     def __reduce__(self) -> tuple[Callable[..., Loader], tuple[Any, ...]]:
@@ -94,22 +94,12 @@ class Loader:
 
     def set_epoch(self, epoch: int) -> None:
         """Go to the start of an epoch."""
-        if type(epoch) is not int or epoch < 0:
-            raise LowtideError(
-                what=f"set_epoch({epoch!r})",
-                why="epochs are counted from 0",
-                fix="give a whole number of at least 0",
-            )
+        check_epoch(epoch)
         self._move(self._drafts.start(epoch))
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader is, in numbers and text: for JSON, or torch.save."""
-        return {
-            "version": _VERSION,
-            "data": self.view.fingerprint,
-            "settings": self.settings.deciding(),
-            "position": dict(self._place),
-        }
+        return state_of(self.view.fingerprint, self.settings, self._place)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go where another loader was.
@@ -117,8 +107,7 @@ class Loader:
         Raises:
             LowtideError: It had other data or other settings, or it is no such state.
         """
-        self._check_state(state)
-        self._move(self._drafts.adopt(state["position"]))
+        self._move(self._drafts.adopt(place_in(state, self.view.fingerprint, self.settings)))
 
     @property
     def report(self) -> PolicyReport:
@@ -217,26 +206,6 @@ class Loader:
         self._running = None
         self._place = place
 
-    def _check(self, mine: object) -> None:
-        if self._running is not mine:
-            raise LowtideError(
-                what="a loop over a loader went on after another one was begun, or after the loader was set elsewhere",
-                why="a loader is at one place",
-                fix="make a second loader for a loop inside of a loop",
-            )
-
-    def _check_state(self, state: Any) -> None:  # noqa: ANN401 - what a file held, perhaps
-        expected = self.state_dict()
-        whole = isinstance(state, Mapping) and set(state) == set(expected) and isinstance(state["settings"], Mapping)
-        if not whole or state["version"] != _VERSION:
-            raise _not_resumable("it is no state of this version's loader", "give what state_dict() returned")
-        if state["data"] != expected["data"]:
-            raise _not_resumable("it belongs to other data", "open the store, and the part, that it was made with")
-        mine, its = expected["settings"], state["settings"]
-        other = [f"{name}={its.get(name)!r} (here {mine[name]!r})" for name in mine if its.get(name) != mine[name]]
-        if other:
-            raise _not_resumable(f"it was made with {', '.join(other)}", "load with the same settings")
-
 
 def _at_place(view: View, settings: LoaderSettings, place: PositionData) -> Loader:
     """The loader that was pickled."""
@@ -247,11 +216,3 @@ def _at_place(view: View, settings: LoaderSettings, place: PositionData) -> Load
 
 def _bytes(made: tuple[Batch, PositionData]) -> int:
     return made[0].nbytes
-
-
-def _not_resumable(what: str, fix: str) -> LowtideError:
-    return LowtideError(
-        what=f"the loader's state cannot be gone on from: {what}",
-        why="other batches would come than those that the interrupted run would have had",
-        fix=fix,
-    )
