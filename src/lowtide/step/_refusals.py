@@ -59,6 +59,18 @@ def has_static() -> LowtideError:
     )
 
 
+def mixes_sequences(model: StreamedModel, path: str, *, batch_first: bool) -> LowtideError:
+    """A module whose results on a sequence depend on which others run beside it."""
+    read = "(B, T, ...)" if batch_first else "(T, B, ...)"
+    return LowtideError(
+        what=f"{_named(model.module, path)} gives a sequence of data read as {read} other outputs when another runs "
+        "beside it",
+        why="cut into micro-batches, the batch would have another gradient than as a whole",
+        fix=f"pass batch_first={not batch_first} if the data lie so; else use modules that treat each sequence by "
+        "itself, or plan with one micro-batch: a larger budget, or a smaller batch_size",
+    )
+
+
 def sees_other_sequences(module: nn.Module, path: str) -> LowtideError:
     """A normalisation over the batch, where the batch is divided."""
     return LowtideError(

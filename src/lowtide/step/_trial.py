@@ -145,17 +145,24 @@ class Trial:
         self, inputs: Data, arriving: Mapping[Slot, State], *, lengths: Tensor | None, check: bool = False
     ) -> Result:
         self._put_back()
-        size = next(leaf for number, leaf in enumerate(leaves(inputs)) if number not in self.sample.fixed).shape
+        steps, batch = self._size_of(inputs)
         return self.model.run(
             inputs,
             self.model.carry(arriving),
-            steps=size[self.sample.time_axis],
-            batch=size[1 - self.sample.time_axis],
+            steps=steps,
+            batch=batch,
             lengths=lengths,
             static=self.sample.static,
             autocast=self._autocast,
             check=check,
         )
+
+    def _size_of(self, inputs: Data) -> tuple[int, int]:
+        """Steps and sequences; one step where nothing has time."""
+        for number, leaf in enumerate(leaves(inputs)):
+            if number not in self.sample.fixed:
+                return leaf.shape[self.sample.time_axis], leaf.shape[1 - self.sample.time_axis]
+        return 1, self.sample.lanes
 
 
 def _within_steps(whole: Run, chunk: Run) -> frozenset[Slot]:

@@ -29,6 +29,7 @@ from lowtide.step._passes import Options, run_windows
 from lowtide.step._plain_autograd import plain_autograd
 from lowtide.step._precision import Precision
 from lowtide.step._reading import check_fit, check_weight_fit
+from lowtide.step._rows_check import check_rows
 from lowtide.step._scaling import scaled_by
 from lowtide.step._sequence import size_of
 from lowtide.step._verdicts import Verdicts, circumstances
@@ -53,10 +54,11 @@ class PlannedStep:
     or in chunks. However a batch is divided, each valid step (or each sequence, where the loss gives one value a
     sequence) counts as in the undivided one. Sequences of like lengths run together, cut to their own longest one.
 
-    Whole sequences may go through any model. Where lengths differ, it is tried on a few rows of the data first, and
-    refused where padding changes what it makes of a sequence. What is streamed obeys the rules of `StreamStep`. Under
-    DistributedDataParallel gradients are exchanged once a step, and the loss is the mean over all ranks. Random modules
-    of torch draw anew for each micro-batch. What is compiled by torch.compile runs uncompiled here.
+    Whole sequences may go through any model. Where lengths differ, or a batch is cut, it is tried on a few rows of the
+    data first, and refused where padding or other sequences change what it makes of one. What is streamed obeys the
+    rules of `StreamStep`. Under DistributedDataParallel gradients are exchanged once a step, and the loss is the mean
+    over all ranks. Random modules of torch draw anew for each micro-batch. What is compiled by torch.compile runs
+    uncompiled here.
     """
 
     def __init__(
@@ -96,6 +98,8 @@ class PlannedStep:
         self._in_chunks = Verdicts(self._model, self._modules, in_chunks)
         with_padding = partial(check_whole, self._model, self._loss, parameters_of=self._modules)
         self._with_padding = Verdicts(self._model, self._modules, with_padding, whole_sample_steps)
+        self._divisible: set[Hashable] = set()
+        """Circumstances in which the model was seen to treat sequences by themselves."""
         self._outside: dict[Hashable, tuple[Tensor, ...]] = {}
         """What the loss differentiates besides the parameters that are known, by circumstances."""
 
@@ -141,10 +145,12 @@ class PlannedStep:
         )
 
     def _run_whole(self, effective: StepBatch, parts: Sequence[StepBatch], choice: Choice) -> Tensor:
-        if len(parts) > 1:
-            _refuse_batch_norm(self._model.module)
         with self._precision.on(effective.device):
             key = circumstances(self._modules, effective)
+            if len(parts) > 1 and key not in self._divisible:
+                _refuse_batch_norm(self._model.module)
+                check_rows(self._model, effective, parameters_of=self._modules)
+                self._divisible.add(key)
             has_time = None if effective.lengths is None else self._with_padding.on(effective).has_time
         scaled = scaled_by(self._grad_scaler)
         run = WholeRun(self._model, self._loss, choice.keep, self._precision, scaled, has_time)
