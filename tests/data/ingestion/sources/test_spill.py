@@ -65,6 +65,12 @@ def test_an_error_of_whoever_makes_the_rows_leaves_nothing_behind(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_lazy_frame_that_cannot_be_computed_is_an_error_of_ours(tmp_path: Path) -> None:
+    frame = lazy(TABLE).with_columns(pl.lit("abc").cast(pl.Int64).alias("x"))
+    with refused(tmp_path, "lazy frame cannot be computed"):
+        quietly(frame, tmp_path / "store", **ASKED)
+
+
 GROWTH = """
 import sys
 import numpy as np

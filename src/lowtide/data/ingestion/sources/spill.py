@@ -43,8 +43,21 @@ def spill(source: Any, path: Path) -> Path:  # noqa: ANN401 - as `is_lazy`
         if isinstance(source, pa.RecordBatchReader):
             _write(source, path)
         else:
-            source.sink_parquet(path, compression="lz4", row_group_size=_GROUP_ROWS)
+            _sink(source, path)
     return path
+
+
+def _sink(frame: Any, path: Path) -> None:  # noqa: ANN401 - polars.LazyFrame
+    from polars.exceptions import PolarsError  # noqa: PLC0415 - it made the frame
+
+    try:
+        frame.sink_parquet(path, compression="lz4", row_group_size=_GROUP_ROWS)
+    except PolarsError as error:
+        raise LowtideError(
+            what=f"the lazy frame cannot be computed and put on disk: {error}",
+            why="its rows are sorted and looked up, and are not computed anew each time",
+            fix=f"free some disk below {path.parent.parent} where it is full; otherwise correct what is computed",
+        ) from error
 
 
 def _write(reader: pa.RecordBatchReader, path: Path) -> None:
