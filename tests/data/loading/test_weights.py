@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from lowtide.data import Field, Schema, Store, StoreWriter
 from lowtide.data.loading import passes
-from lowtide.data.loading.policy import Spans
+from lowtide.data.loading.lanes import Lanes
+from lowtide.data.loading.loader import Loader
+from lowtide.data.loading.policy import SequenceItems, Spans
 from lowtide.data.loading.weights import ClassBalance, PartWeights, SequenceWeights, product
+from lowtide.data.loading.windows import WindowItems, Windows
 from lowtide.errors import LowtideError
 
 SCHEMA = Schema(
@@ -77,15 +80,15 @@ def test_a_part_weighs_one_over_the_number_of_parts() -> None:
 
 
 def test_every_class_of_sequences_weighs_the_same_in_all(store: Store) -> None:
-    balance = ClassBalance(store, "label", last=False)
+    balance = ClassBalance(store, "label", SequenceItems(store.lengths), last=False)
     assert (balance.classes.tolist(), balance.counts.tolist()) == ([3, 8], [2, 1])
     np.testing.assert_allclose(balance(WHOLE), [0.75, 0.75, 1.5, 0])
 
 
 @pytest.mark.parametrize("block", [2, 1 << 20])
 def test_every_class_of_steps_weighs_the_same_in_all(store: Store, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lowtide.data.loading.weights.pieces_of", lambda lengths: passes.pieces_of(lengths, block))
-    balance = ClassBalance(store, "y", last=False)
+    monkeypatch.setattr("lowtide.data.loading.weights.steps_of", lambda items: passes.steps_of(items, block))
+    balance = ClassBalance(store, "y", SequenceItems(store.lengths), last=False)
     labels = np.concatenate([np.arange(steps) % 4 - 1 for steps in LENGTHS])
     weights = balance(WHOLE)
     assert (weights[labels < 0] == 0).all()
@@ -94,10 +97,46 @@ def test_every_class_of_steps_weighs_the_same_in_all(store: Store, block: int, m
 
 
 def test_a_window_has_the_class_of_its_last_step(store: Store) -> None:
-    balance = ClassBalance(store, "y", last=True)
+    balance = ClassBalance(store, "y", WindowItems(store.lengths, 1, 1), last=True)
     rows = spans((0, 0, 2), (0, 0, 3), (2, 1, 5))
     np.testing.assert_array_equal(balance(rows) == 0, [False, False, True])
     assert balance(rows)[0] != balance(rows)[1]
+
+
+def test_sequences_that_are_left_out_have_no_part_in_the_balance(store: Store) -> None:
+    balance = ClassBalance(store, "label", SequenceItems(store.lengths, most=3), last=False)
+    assert (balance.classes.tolist(), balance.counts.tolist()) == ([3], [1])
+    parts = WindowItems(store.lengths, 2, 2)
+    balance = ClassBalance(store, "label", parts, last=False)
+    assert (balance.classes.tolist(), balance.counts.tolist()) == ([3, 8], [3, 3])
+    balance = ClassBalance(store, "label", parts, last=False, together=True)
+    assert (balance.classes.tolist(), balance.counts.tolist()) == ([3, 8], [2, 1])
+
+
+@pytest.mark.parametrize(
+    ("balance", "options"),
+    [
+        ("y", {"max_length": 3}),
+        ("y", {"max_length": 4, "cut": "tail"}),
+        ("y", {"max_length": 4, "over_length": "drop"}),
+        ("y", {"windows": Windows(3, 1)}),
+        ("y", {"windows": Windows(2, 3)}),
+        ("y", {"windows": Windows(4, 2, label="last")}),
+        ("y", {"lanes": Lanes(2, 3)}),
+        ("label", {"max_length": 3}),
+        ("label", {"max_length": 2, "over_length": "split"}),
+        ("label", {"windows": Windows(3, 1)}),
+        ("label", {"windows": Windows(4, 2, label="last")}),
+    ],
+)
+def test_classes_weigh_the_same_in_all_that_is_loaded(store: Store, balance: str, options: Any) -> None:  # noqa: ANN401 - drawn
+    found: dict[int, float] = {}
+    for batch in Loader.of(store, balance=balance, framework="numpy", **options):
+        labels = batch.targets[balance].reshape(batch.weight.shape)
+        for one, weight in zip(labels[batch.weight > 0].tolist(), batch.weight[batch.weight > 0].tolist(), strict=True):
+            found[one] = found.get(one, 0) + weight
+    assert len(found) > 1
+    np.testing.assert_allclose(list(found.values()), sum(found.values()) / len(found), rtol=1e-5)
 
 
 @given(st.lists(st.sampled_from([0, 1, 2]), min_size=1, max_size=3, unique=True))
@@ -126,9 +165,12 @@ def test_weights_are_multiplied_step_by_step_where_one_is_per_step(kinds: list[i
         (lambda store: SequenceWeights(store, "x"), "not one number per sequence"),
         (lambda store: SequenceWeights(store, "wide"), "not one number per sequence"),
         (lambda store: SequenceWeights(store, "nothing"), "nothing"),
-        (lambda store: ClassBalance(store, "x", last=False), "float32"),
-        (lambda store: ClassBalance(store, "wide", last=False), "wide"),
-        (lambda store: ClassBalance(store[3:], "label", last=False), "without a label"),
+        (lambda store: ClassBalance(store, "x", SequenceItems(store.lengths), last=False), "float32"),
+        (lambda store: ClassBalance(store, "wide", SequenceItems(store.lengths), last=False), "wide"),
+        (
+            lambda store: ClassBalance(store[3:], "label", SequenceItems(store[3:].lengths), last=False),
+            "without a label",
+        ),
     ],
 )
 def test_what_is_no_weight_and_no_label_is_refused(store: Store, make: Any, said: str) -> None:  # noqa: ANN401 - a lambda

@@ -195,5 +195,8 @@ def _weightings(view: View, items: Items, settings: LoaderSettings, label: Label
     if settings.weights is not None:
         found.append(SequenceWeights(view, settings.weights))
     if settings.balance is not None:
-        found.append(ClassBalance(view, settings.balance, last=label == "last"))
+        # Random parts are others in each epoch: all steps count that they may have.
+        counted = SequenceItems(view.lengths) if settings.cut == "random" else items
+        together, last = label == "inherit", label == "last"
+        found.append(ClassBalance(view, settings.balance, counted, last=last, together=together))
     return found

@@ -1,4 +1,4 @@
-"""One pass over all steps of all sequences, a bounded number at a time."""
+"""One pass over all steps of all sequences, or of all rows, a bounded number at a time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from lowtide.data.loading.order import Ints
+from lowtide.data.loading.policy import Items, Spans
 
 STEPS = 1 << 20
 _SEQUENCES = 1 << 14
@@ -27,6 +28,20 @@ def pieces_of(lengths: Ints, steps: int = STEPS) -> Iterator[tuple[Ints, Ints, I
                 yield from _parts(first + chosen, int(block[chosen[0]]), steps)
             elif len(chosen):
                 yield first + chosen, np.zeros_like(chosen), block[chosen]
+
+
+def rows_of(items: Items) -> Iterator[Spans]:
+    """All rows of the first epoch, some at a time."""
+    for first in range(0, items.count, _SEQUENCES):
+        yield items.spans(np.arange(first, min(first + _SEQUENCES, items.count)), 0)
+
+
+def steps_of(items: Items, steps: int = STEPS) -> Iterator[Spans]:
+    """All steps of these rows, about `steps` at a time: a longer row comes in several parts."""
+    for spans in rows_of(items):
+        for rows, starts, stops in pieces_of(spans.lengths, steps):
+            first = spans.start[rows]
+            yield Spans(spans.sequence[rows], first + starts, first + stops)
 
 
 def _parts(row: Ints, length: int, steps: int) -> Iterator[tuple[Ints, Ints, Ints]]:

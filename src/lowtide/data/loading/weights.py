@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from lowtide.data.fields import Array, Field
 from lowtide.data.loading.order import Ints
-from lowtide.data.loading.passes import STEPS, pieces_of
-from lowtide.data.loading.policy import Spans
+from lowtide.data.loading.passes import STEPS, rows_of, steps_of
+from lowtide.data.loading.policy import Items, Spans
 from lowtide.data.view import View
 from lowtide.errors import LowtideError
 
@@ -76,16 +76,18 @@ class PartWeights:
 class ClassBalance:
     """Weights by which every class weighs the same in all: number of labels / (number of classes x its labels).
 
-    Negative labels are none: they are not counted and weigh 0. The labels are counted in one pass.
+    Negative labels are none: they are not counted and weigh 0. The labels of all rows are counted, in one pass.
     """
 
-    def __init__(self, view: View, name: str, *, last: bool) -> None:
+    def __init__(self, view: View, name: str, items: Items, *, last: bool, together: bool = False) -> None:
         """Count the classes of a field of labels.
 
         Args:
             view: What is loaded from.
             name: The field.
+            items: The rows that are loaded: what is left out or cut away has no part in the balance.
             last: Whether a row's label is that of its last step.
+            together: Whether all rows of a sequence weigh as much as one.
 
         Raises:
             LowtideError: It holds no labels.
@@ -96,7 +98,7 @@ class ClassBalance:
             raise _refused(f"balance={name!r}, a field of {self._field.dtype}", "name a field of one label")
         self._last = last and self._field.per == "step"
         self.per_step = self._field.per == "step" and not last
-        self.classes, self.counts = self._count()
+        self.classes, self.counts = self._count(items, together=together)
         if not len(self.classes):
             raise _refused(f"balance={name!r}, a field without a label of 0 or above", "name a field of labels")
 
@@ -114,23 +116,28 @@ class ClassBalance:
         start = spans.stop - 1 if self._last else spans.start
         return self._view.read(name, spans.sequence, start, spans.stop)[0].reshape(-1)
 
-    def _count(self) -> tuple[Ints, Ints]:
+    def _count(self, items: Items, *, together: bool) -> tuple[Ints, Ints]:
         found: dict[int, int] = {}
-        for labels in self._all_labels():
-            classes, counts = np.unique(labels[labels >= 0], return_counts=True)
+        for labels, times in self._all_labels(items, together=together):
+            classes, place = np.unique(labels, return_inverse=True)
+            counts = np.bincount(place.reshape(-1), times).astype(np.int64)
             for one, count in zip(classes.tolist(), counts.tolist(), strict=True):
                 found[one] = found.get(one, 0) + count
-        table = np.asarray(sorted(found.items()), np.int64).reshape(-1, 2)
+        told = sorted((one, count) for one, count in found.items() if one >= 0 and count)
+        table = np.asarray(told, np.int64).reshape(-1, 2)
         return table[:, 0], table[:, 1]
 
-    def _all_labels(self) -> Iterator[Array]:
+    def _all_labels(self, items: Items, *, together: bool) -> Iterator[tuple[Array, Ints | None]]:
+        """Labels, and how many times each counts; None: once."""
         if self._field.per == "step":
-            for rows, starts, stops in pieces_of(self._view.lengths):
-                yield self._view.read(self._field.name, rows, starts, stops)[0].reshape(-1)
+            for spans in rows_of(items) if self._last else steps_of(items):
+                yield self._labels(spans), None
             return
         for first in range(0, len(self._view), STEPS):
-            rows = np.arange(first, min(first + STEPS, len(self._view)))
-            yield self._view.read_static(self._field.name, rows).reshape(-1)
+            sequences = np.arange(first, min(first + STEPS, len(self._view)))
+            parts = items.parts(sequences)
+            labels = self._view.read_static(self._field.name, sequences).reshape(-1)
+            yield labels, np.minimum(parts, 1) if together else parts
 
 
 def product(weightings: Sequence[Weighting], spans: Spans) -> tuple[Weights, bool]:
