@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from lowtide.data.ingestion import categories as module
 from lowtide.data.ingestion.categories import Categories
 from lowtide.data.ingestion.dtypes import UnfitError
+from tests.data.ingesting_cases import content, quietly, refused
 
 WORDS = st.lists(st.one_of(st.none(), st.sampled_from(["a", "b", "c", "dé", ""])), max_size=12)
 
@@ -87,3 +89,22 @@ def test_numbers_that_were_said_to_be_categories_are_taken_as_text() -> None:
     assert (codes.tolist(), made.vocabulary.entries) == ([0, 0, 1], ["3", "5"])
     assert missing is not None
     assert missing.tolist() == [False, True, False]
+
+
+def test_numbers_that_begin_far_below_are_taken_for_no_categories(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("u,t,x\n" + "".join(f"1,{row},\n" for row in range(25_000)) + "1,99999,1.5\n2,0,2\n")
+    asked: dict[str, Any] = {"sequence": "u", "order": "t", "inputs": "x"}
+    with refused(tmp_path, "'x' holds numbers", 'dtypes={"x": "float32"}'):
+        quietly(path, tmp_path / "store", **asked, missing="drop")
+    store = quietly(path, tmp_path / "store", **asked, missing="drop", dtypes={"x": "float32"})
+    assert content(store) == {1: {"x": [1.5]}, 2: {"x": [2.0]}}
+    codes = quietly(path, tmp_path / "codes", **asked, missing="drop", dtypes={"x": "category"})
+    assert codes.vocabulary("x") == ["1.5", "2"]
+
+
+def test_codes_written_with_leading_zeros_are_categories(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("u,t,x\n1,1,01067\n1,2,10115\n")
+    store = quietly(path, tmp_path / "store", sequence="u", order="t", inputs="x")
+    assert store.vocabulary("x") == ["01067", "10115"]

@@ -131,3 +131,9 @@ def test_a_dropped_sequence_takes_its_open_end_with_it() -> None:
     assert made.values["y"].tolist() == [1, 2]
     made = drop_sequences(cut, np.array([False, False, True]))
     assert (made.continues, made.goes_on) == (True, False)
+
+
+def test_a_chunk_without_a_step_is_filled_as_any_other() -> None:
+    filler = Filler(plan(Policy("forward", 9.0), Policy("forward", 9.0)), {}, Tally())
+    filled, dropped = filler.fill(np.empty((0, 2)), None, np.array([0, 0]), continues=False)
+    assert (filled.shape, dropped.shape) == ((0, 2), (0,))

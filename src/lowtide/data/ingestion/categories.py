@@ -21,6 +21,7 @@ from lowtide.data.text.vocabulary import Vocabulary
 MOST = 1 << 20
 """Categories that a column may have: beyond, it is text."""
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
+_PLAIN_NUMBER = re.compile(r"\s*[+-]?((0|[1-9][0-9]*)\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
 _COMMA = re.compile(r"\s*[+-]?[0-9]*,[0-9]+\s*")
 
 
@@ -57,6 +58,11 @@ class Categories:
         codes = np.zeros(len(column), dtype=known.dtype)
         codes[~missing] = known
         return codes, missing
+
+    @property
+    def numbers_alone(self) -> bool:
+        """Whether all entries are numbers that nobody said are categories; "01067" is none, but a code."""
+        return bool(self._example) and not self._mixed and all(map(_PLAIN_NUMBER.fullmatch, self.vocabulary.entries))
 
     def code(self, entry: str) -> int:
         """The code of one category, which may be new."""

@@ -62,6 +62,24 @@ class ChunkEncoder:
         """The categories found so far, by field."""
         return {name: categories.vocabulary.entries for name, categories in self._categories.items()}
 
+    def finish(self) -> None:
+        """See, behind the last chunk, that what was taken for text was text.
+
+        Raises:
+            LowtideError: It was numbers: the rows that types are guessed from had none.
+        """
+        for plan in self._plans:
+            if (
+                self._source.types_guessed
+                and plan.kind == "category"
+                and self._categories[plan.field.name].numbers_alone
+            ):
+                raise LowtideError(
+                    what=f"the column {plan.columns[0]!r} holds numbers, and no value in its first rows",
+                    why="it was taken for text, and each number would become a category, a code without its size",
+                    fix=f'say what it is: dtypes={{"{plan.columns[0]}": "float32"}}, or "category"',
+                )
+
     def encode(self, raw: RawChunk) -> Chunk:
         """Encode one chunk.
 

@@ -58,7 +58,7 @@ class Filler:
         forward = any(policy.kind == "forward" for policy in self._plan.policies)
         if missing is None and not forward:
             return values, np.zeros(len(values), dtype=np.bool_)
-        table = values.reshape(len(values), -1)
+        table = values.reshape(len(values), len(self._plan.policies))
         absent = np.zeros(table.shape, dtype=np.bool_) if missing is None else missing.reshape(table.shape)
         if absent.any():
             table = table.copy()

@@ -96,9 +96,11 @@ class Ingest:
         if not wants_means(plans):
             sink = Sink(writer, schema, self._tally, splits=splits, names=names)
             self._pour(chunks, sink, schema)
+            encoder.finish()
         else:
             with StoreWriter(writer.scratch / _UNFILLED, schema) as unfilled:
                 self._pour(chunks, Sink(unfilled, schema, self._tally, splits=splits, names=None), schema)
+                encoder.finish()
                 everything = unfilled.written()
                 found = means_of(_training(everything, None if splits is None else splits.finish()), plans)
                 self._means |= by_column(plans, found)

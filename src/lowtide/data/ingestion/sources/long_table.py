@@ -58,6 +58,7 @@ class LongTable(Source):
         # A single series is called 0.
         self.id_type = self._keys[SEQUENCE].id_type if SEQUENCE in self._keys else "int64"
         self.has_order = ORDER in self._keys
+        self.types_guessed = table.types_guessed
 
     @property
     def identity(self) -> Mapping[str, object] | None:

@@ -24,6 +24,7 @@ class RowSource(Source):
         self._names = RowNames(request.sequence, table)
         self.id_type = self._names.id_type
         self.names_differ = self._names.column is None
+        self.types_guessed = table.types_guessed
 
     @property
     def identity(self) -> Mapping[str, object] | None:

@@ -52,6 +52,8 @@ class Source(ABC):
     """Whether chunks come with the column that steps are ordered by."""
     names_differ: bool = False
     """Whether no two sequences can have one name."""
+    types_guessed: bool = False
+    """Whether columns' types were read off their first values."""
 
     @abstractmethod
     def plan(self) -> tuple[FieldPlan, ...]:
