@@ -21,7 +21,7 @@ from lowtide.data.text.vocabulary import Vocabulary
 MOST = 1 << 20
 """Categories that a column may have: beyond, it is text."""
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
-_PLAIN_NUMBER = re.compile(r"\s*[+-]?((0|[1-9][0-9]*)\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
+_PLAIN_NUMBER = re.compile(r"\s*[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
 _COMMA = re.compile(r"\s*[+-]?[0-9]*,[0-9]+\s*")
 
 

@@ -185,3 +185,9 @@ def test_a_longer_line_among_the_first_is_named(tmp_path: Path) -> None:
     path = write(tmp_path, "u,t,x\n1,1,1\n1,2,3,4\n")
     with refused(tmp_path, f"{path}, line 3: 4 values where the header has 3 columns"):
         quietly(path, tmp_path / "store", **ASKED)
+
+
+def test_columns_that_differ_by_case_alone_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "u,t,x,X\n1,1,1,2\n")
+    with refused(tmp_path, "'x' and 'X', which differ by case alone"):
+        quietly(path, tmp_path / "store", **ASKED)

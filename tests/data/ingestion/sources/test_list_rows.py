@@ -175,3 +175,16 @@ def test_large_rows_are_read_few_at_a_time(tmp_path: Path, monkeypatch: pytest.M
     store = quietly(tmp_path / "a.parquet", tmp_path / "store", inputs="x", shard_bytes=1 << 16)
     for row in range(5):
         np.testing.assert_array_equal(np.asarray(store[row].inputs), long + row)
+
+
+@pytest.mark.parametrize("source", [pa.table({"x": [[1.0, 2.0]], "t": [[2, 1]]}), [{"x": [1.0, 2.0]}], np.arange(3.0)])
+def test_an_order_of_sequences_that_come_whole_is_refused(tmp_path: Path, source: object) -> None:
+    with refused(tmp_path, "order='t' was given for sequences that come whole"):
+        quietly(source, tmp_path / "store", order="t", inputs="x")
+
+
+def test_sequences_of_parquet_files_are_named_by_their_files(tmp_path: Path) -> None:
+    for name in "ab":
+        pq.write_table(pa.table({"x": [[1.0, 2.0]]}), tmp_path / f"{name}.parquet")
+    store = quietly(tmp_path, tmp_path / "store", sequence="filename", inputs="x")
+    assert list(store.ids) == ["a.parquet", "b.parquet"]

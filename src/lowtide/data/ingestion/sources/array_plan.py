@@ -19,6 +19,7 @@ from lowtide.data.ingestion.field_plan import (
 )
 from lowtide.data.ingestion.request import Request, Wanted
 from lowtide.data.ingestion.sources.column import ColumnType
+from lowtide.data.ingestion.sources.row_source import refuse_order
 from lowtide.errors import LowtideError
 
 ID = "id"
@@ -36,6 +37,7 @@ def plan_arrays(request: Request, first: Mapping[str, Array]) -> tuple[FieldPlan
     Raises:
         LowtideError: An array is not there, cannot be what it is asked for, or was not asked for at all.
     """
+    refuse_order(request)
     wanted = request.wanted or _by_default(first)
     used = {str(name) for field in wanted for name in field.features}
     lacking = sorted(used - set(first))

@@ -220,6 +220,10 @@ class CsvTable(GuessedTable):
         twice = sorted({column for column in header.names if header.names.count(column) > 1})
         if twice:
             raise _no_header(path, f"its header has {twice[0]!r} twice")
+        alike = {column.lower(): column for column in header.names}
+        other = next((column for column in header.names if alike[column.lower()] != column), None)
+        if other is not None:
+            raise _no_header(path, f"its header has {other!r} and {alike[other.lower()]!r}, which differ by case alone")
         lacking = sorted(self._wanted - set(header.names))
         if lacking:
             raise LowtideError(

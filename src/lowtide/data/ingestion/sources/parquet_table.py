@@ -101,9 +101,12 @@ class ParquetTable:
     def batches(self, wanted: Mapping[str, str], rows: int, meter: Meter) -> Iterator[pa.RecordBatch]:
         """Some columns, so many rows at once, in order; DuckDB takes 2,048 at least, which may be much."""
         meter.begin("writing")
-        for path in self._paths:
+        columns = [column for column in wanted if column != FILE or FILE in self._own]
+        for path, called in zip(self._paths, names_of(self._paths), strict=True):
             with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
-                yield from file.iter_batches(batch_size=rows, columns=list(wanted), use_threads=False)
+                for batch in file.iter_batches(batch_size=rows, columns=columns, use_threads=False):
+                    named = len(columns) < len(wanted)
+                    yield batch.append_column(FILE, pa.array([called] * batch.num_rows)) if named else batch
 
     def place_of(self, row: int) -> str:
         """Where a row is, by its number among all."""
