@@ -33,7 +33,12 @@ class Attempt:
 
 @contextmanager
 def attempt(
-    model: StreamedModel, sample: Sample, device: torch.device, *, parameters_of: Sequence[nn.Module]
+    model: StreamedModel,
+    sample: Sample,
+    device: torch.device,
+    *,
+    parameters_of: Sequence[nn.Module],
+    carries: bool = True,
 ) -> Iterator[Attempt]:
     """Run the model once, and let the block run it again.
 
@@ -42,6 +47,7 @@ def attempt(
         sample: On what.
         device: Where it runs.
         parameters_of: The modules that are to be as before afterwards.
+        carries: Whether states are carried, as in a stream; else sequences are whole.
 
     Raises:
         LowtideError: It does not run.
@@ -49,7 +55,7 @@ def attempt(
     autocast = AutocastState.current(sample.device_type)
     watch, determined = Watch([device]), Determined()
     model.manner = Manner(model.signature.state)
-    trial = Trial(model, sample, autocast, lambda: watch.put_back(determined.own_generators))
+    trial = Trial(model, sample, autocast, lambda: watch.put_back(determined.own_generators), carries=carries)
     with undisturbed(parameters_of), determined, under(_off(autocast)):
         try:
             trial.first_run()

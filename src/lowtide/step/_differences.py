@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lowtide.errors import LowtideError
+from lowtide.nn._context import BatchContext, running
 from lowtide.step._agreement import Agreement
 from lowtide.step._gradients import towards
 from lowtide.step._trace import Trace
@@ -30,11 +31,27 @@ def first_difference(trace: Trace, agrees: Callable[[tuple[str, int], int], bool
 
 
 def first_gradient_difference(
-    module: nn.Module, ours: Sequence[Tensor], theirs: Sequence[Tensor], agreement: Agreement
+    module: nn.Module,
+    ours: Sequence[Tensor],
+    theirs: Sequence[Tensor],
+    agreement: Agreement,
+    *,
+    contexts: tuple[BatchContext, BatchContext] = (BatchContext(), BatchContext()),
 ) -> str | None:
-    """The path of the first module with a parameter whose gradients differ; None where all agree."""
+    """The path of the first module with a parameter whose gradients differ; None where all agree.
+
+    Args:
+        module: What was run.
+        ours: Outputs of one run.
+        theirs: Those of the other.
+        agreement: When gradients are equal.
+        contexts: What is in force while each is differentiated, for forwards that are computed again there.
+    """
     named = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
-    gradients = [_gradients(tensors, [one for _, one in named]) for tensors in (ours, theirs)]
+    gradients = []
+    for tensors, context in zip((ours, theirs), contexts, strict=True):
+        with running(context):
+            gradients.append(_gradients(tensors, [one for _, one in named]))
     for (name, _), agrees in zip(named, agreement.gradients(*gradients), strict=True):
         if not agrees:
             return str(name).rpartition(".")[0]
@@ -51,9 +68,9 @@ def _gradients(tensors: Sequence[Tensor], parameters: Sequence[nn.Parameter]) ->
             found = torch.autograd.grad(together, parameters, retain_graph=True, allow_unused=True)
     except RuntimeError as error:
         raise LowtideError(
-            what=f"the backward pass of the model fails in a stream: {str(error).splitlines()[0]}",
-            why="what torch.utils.checkpoint computes again there knows no carried states",
-            fix="leave out the checkpointing around layers that carry states: a stream keeps one chunk's graph alone",
+            what=f"the backward pass of the model fails inside of a step: {str(error).splitlines()[0]}",
+            why="what torch.utils.checkpoint computes again there knows no carried states, and on a GPU no lengths",
+            fix="leave out the checkpointing around lean layers: they keep little, and a stream but one chunk",
         ) from error
     return list(found)
 

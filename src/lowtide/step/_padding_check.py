@@ -43,7 +43,10 @@ def check_padding(trial: Trial, bare: Run, agreement: Agreement, *, stateful: bo
         raise _refusals.takes_padding(trial.model, path, _OUTPUTS)
     pairs = [_valid_parts(one, other, trial.sample) for one, other in zip(bare.tensors, padded.tensors, strict=True)]
     valid = [pair for pair in pairs if pair is not None]
-    named = first_gradient_difference(module, [one for one, _ in valid], [other for _, other in valid], agreement)
+    contexts = trial.context_of(padding=0), trial.context_of(padding=PADDING)
+    named = first_gradient_difference(
+        module, [one for one, _ in valid], [other for _, other in valid], agreement, contexts=contexts
+    )
     if named is not None:
         raise _refusals.takes_padding(trial.model, named, _GRADIENTS)
     if stateful:

@@ -1,4 +1,4 @@
-"""Whether a batch may be cut into micro-batches: two of its sequences run together, and one of them alone.
+"""Whether a batch may be cut into micro-batches: two of its sequences run together, and each of them alone.
 
 A model that mixes sequences would be trained on other gradients than those of the undivided batch, and so would one
 whose data are cut along time because they were read in the wrong layout. Outputs alone are compared, without gradients,
@@ -37,25 +37,32 @@ def check_rows(model: StreamedModel, batch: StepBatch, *, parameters_of: Sequenc
     Raises:
         LowtideError: It names the module that mixes sequences.
     """
-    of_two = replace(batch, lengths=None).rows(slice(_LANES))
-    steps = min(of_two.steps, SAMPLE_STEPS)
+    two = replace(batch, lengths=None).rows(slice(_LANES))
+    steps = min(two.steps, SAMPLE_STEPS)
     try:
-        alone, _ = _run(model, of_two.rows(slice(1)), steps, parameters_of)
+        together, agreement = _run(model, two, steps, parameters_of)
     except LowtideError:
-        steps = of_two.steps  # of a fixed size: what is read as time is none
-        alone, _ = _run(model, of_two.rows(slice(1)), steps, parameters_of)
-    together, agreement = _run(model, of_two, steps, parameters_of)
+        steps = two.steps  # of a fixed size: what is read as time is none
+        together, agreement = _run(model, two, steps, parameters_of)
+    for lane in range(_LANES):
+        alone, _ = _run(model, two.rows(slice(lane, lane + 1)), steps, parameters_of)
+        path = _first_mixing(together, alone, lane, agreement)
+        if path is not None:
+            raise _refusals.mixes_sequences(model, path, batch_first=batch.batch_first)
+
+
+def _first_mixing(together: Run, alone: Run, lane: int, agreement: Agreement) -> str | None:
+    """The path of the first module that gives the sequence other outputs together; None where the model does not."""
     if len(together.tensors) == len(alone.tensors) and all(
-        _agree(both, one, agreement) for both, one in zip(together.tensors, alone.tensors, strict=True)
+        _agree(both, one, lane, agreement) for both, one in zip(together.tensors, alone.tensors, strict=True)
     ):
-        return
+        return None
 
     def agrees(key: tuple[str, int], side: int) -> bool:
         pairs = zip(together.trace[key][side], alone.trace[key][side] if key in alone.trace else (), strict=False)
-        return all(_agree(both, one, agreement) for both, one in pairs if both.dim() == one.dim())
+        return all(_agree(both, one, lane, agreement) for both, one in pairs if both.dim() == one.dim())
 
-    path = first_difference(together.trace, agrees)
-    raise _refusals.mixes_sequences(model, path, batch_first=batch.batch_first)
+    return first_difference(together.trace, agrees)
 
 
 def _run(
@@ -74,12 +81,12 @@ def _run(
             fixed=batch.fixed,
             static=batch.static_values(),
         )
-        with attempt(model, sample, batch.device, parameters_of=parameters_of) as tries:
+        with attempt(model, sample, batch.device, parameters_of=parameters_of, carries=False) as tries:
             return tries.trial.whole(), tries.agreement
 
 
-def _agree(both: Tensor, one: Tensor, agreement: Agreement) -> bool:
-    """Whether a tensor of two sequences holds that of the first, wherever the sequences lie in it."""
+def _agree(both: Tensor, one: Tensor, lane: int, agreement: Agreement) -> bool:
+    """Whether a tensor of two sequences holds that of one of them, wherever the sequences lie in it."""
     if both.shape == one.shape:
         return agreement.tensors(both, one)
     if both.dim() != one.dim():
@@ -89,5 +96,5 @@ def _agree(both: Tensor, one: Tensor, agreement: Agreement) -> bool:
         return False
     (axis,), size = axes, one.shape[axes[0]]
     # Where steps and sequences share an axis, they lie one sequence after another, or one step after another.
-    apart = both.narrow(axis, 0, size), both.movedim(axis, 0)[::_LANES].movedim(0, axis)
+    apart = both.narrow(axis, lane * size, size), both.movedim(axis, 0)[lane::_LANES].movedim(0, axis)
     return any(agreement.tensors(part, one) for part in apart)

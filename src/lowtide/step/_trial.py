@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from lowtide.nn._carry import Slot, State
+from lowtide.nn._context import BatchContext
 from lowtide.ops.autocast import AutocastState
 from lowtide.step import _refusals
-from lowtide.step._model import Result, StreamedModel
+from lowtide.step._model import Result, StreamedModel, WholeCarry
 from lowtide.step._own_state import axes_between
 from lowtide.step._sample import CUTS, Sample
 from lowtide.step._sequence import Data, leaves, map_leaves, map_numbered
@@ -43,7 +44,13 @@ class Trial:
     """Runs one model on one sample."""
 
     def __init__(
-        self, model: StreamedModel, sample: Sample, autocast: AutocastState | None, put_back: Callable[[], None]
+        self,
+        model: StreamedModel,
+        sample: Sample,
+        autocast: AutocastState | None,
+        put_back: Callable[[], None],
+        *,
+        carries: bool = True,
     ) -> None:
         """Prepare; nothing runs yet.
 
@@ -52,11 +59,13 @@ class Trial:
             sample: On what.
             autocast: What autocast is set to where the model is trained.
             put_back: Puts all random generators back to where they stood, before each run.
+            carries: Whether states are carried, as in a stream; else sequences are whole.
         """
         self.model = model
         self.sample = sample
         self._put_back = put_back
         self._autocast = autocast
+        self._carries = carries
 
     def first_run(self) -> None:
         """Run once to find out how the forward treats states and what it draws from.
@@ -96,6 +105,13 @@ class Trial:
     def padded(self) -> Run:
         """All steps at once, with other padding and more of it."""
         return self._run(self.padding_behind(self.sample.inputs, fixed=self.sample.fixed), {}, self.sample.lengths)
+
+    def context_of(self, *, padding: int) -> BatchContext:
+        """What was in force in the run with so many steps of padding behind, for what is computed again afterwards."""
+        if self._carries:
+            return BatchContext()
+        steps = self.sample.steps + padding
+        return BatchContext(self.sample.lengths, steps, passes_state=self.model.passes_state)
 
     def padding_behind(self, data: Data, *, fixed: frozenset[int] = frozenset()) -> Data:
         """Data that lie like the sample's, with other padding and more of it; parts of the numbers `fixed` as is."""
@@ -148,7 +164,7 @@ class Trial:
         steps, batch = self._size_of(inputs)
         return self.model.run(
             inputs,
-            self.model.carry(arriving),
+            self.model.carry(arriving) if self._carries else WholeCarry(),
             steps=steps,
             batch=batch,
             lengths=lengths,

@@ -50,7 +50,7 @@ def check_whole(
     Raises:
         LowtideError: It names the module.
     """
-    with attempt(model, sample, batch.device, parameters_of=parameters_of) as tries:
+    with attempt(model, sample, batch.device, parameters_of=parameters_of, carries=False) as tries:
         bare, padded = tries.trial.whole(), tries.trial.padded()
         check_padding(tries.trial, bare, tries.agreement, stateful=False)
         has_time = _has_time(bare, padded)
