@@ -116,6 +116,7 @@ class RowBuffer:
 
     def drop(self, rows: int) -> None:
         """Forget the first rows."""
+        self._settle_ids()
         self._ids = [pa.concat_arrays(self._ids)[rows:]]
         steps, end = int(self._ends[rows]), self.steps
         for memory in self._steps.values():
