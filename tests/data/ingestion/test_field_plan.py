@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
-from tests.data.ingesting_cases import quietly, refused
+from tests.data.ingesting_cases import content, quietly, refused
 
 TABLE = pd.DataFrame(
     {
@@ -118,3 +119,20 @@ def test_a_category_can_be_filled_in(tmp_path: Path) -> None:
 def np_codes(store: Any) -> list[int]:  # noqa: ANN401 - a Store
     found: list[int] = store[0].inputs.tolist()
     return found
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("int8", 300), ("int8", -129), ("float16", 1e5), ("float32", -1e300), ("bfloat16", 3.4e38), ("int64", 2**63)],
+)
+def test_what_is_filled_in_must_fit(tmp_path: Path, dtype: str, value: float) -> None:
+    table = pa.table({"x": pa.array([1, None])})
+    with refused(tmp_path, f"stored as {dtype}, which does not hold {value}"):
+        quietly(table, tmp_path / "store", inputs="x", dtypes=dtype, missing=value)
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("int8", -128), ("int64", 2**63 - 1), ("float16", 65504.0)])
+def test_what_just_fits_is_filled_in(tmp_path: Path, dtype: str, value: float) -> None:
+    table = pa.table({"x": pa.array([1, None])})
+    store = quietly(table, tmp_path / "store", inputs="x", dtypes=dtype, missing=value)
+    assert content(store) == {0: {"x": [1, value]}}

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from lowtide.data.fields import Array, Field, to_bfloat16
 from lowtide.data.ingestion.sources.chunk import Mask
 
+BFLOAT16_MOST = 3.3895e38
+"""What bfloat16 goes up to."""
 _BLOCK = 1 << 16
 _HALF_BITS = 12
 """Below 2**k in magnitude, rounding to float16 errs by at most 2**(k - 12), or by 2**-25 near zero."""
@@ -161,7 +163,7 @@ def _infinite(values: Array, infinite: NDArray[np.bool_], field: Field) -> Unfit
 
 
 def _too_large(value: Any, field: Field, row: int, feature: int) -> UnfitError:  # noqa: ANN401 - a NumPy scalar
-    most = {"bfloat16": 3.3895e38}.get(field.dtype) or _most(field.storage)
+    most = BFLOAT16_MOST if field.dtype == "bfloat16" else _most(field.storage)
     wider = "float32" if field.dtype == "float16" else "int64" if field.dtype.startswith("int") else "float64"
     return UnfitError(
         row,

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+import numpy as np
+
 from lowtide.data.fields import Field, StoredType
+from lowtide.data.ingestion.dtypes import BFLOAT16_MOST
 from lowtide.data.ingestion.missing import Policy
 from lowtide.data.ingestion.request import Feature, Request, Wanted, flat
 from lowtide.data.ingestion.sources.column import ColumnType
@@ -217,10 +220,18 @@ def policy_fits(wanted: Wanted, column: str, kind: Kind, dtype: str, policy: Pol
         wrong = f"{column!r} holds numbers, and {policy.value!r} is text"
     elif kind == "number" and dtype.startswith("int") and (policy.kind == "mean" or policy.value != _whole(policy)):
         wrong = f"{column!r} is stored as {dtype}, which holds whole numbers"
+    elif kind == "number" and isinstance(policy.value, int | float) and not _fits(policy.value, dtype):
+        wrong = f"{column!r} is stored as {dtype}, which does not hold {policy.value}"
     elif wanted.per == "sequence" and policy.kind == "forward":
         wrong = f"{column!r} has one value a sequence: there is none before it"
     if wrong:
         raise _unplanned(wanted, f"missing= says {policy.to_json()!r}, and {wrong}", "choose another policy for it")
+
+
+def _fits(value: float, dtype: str) -> bool:
+    if dtype.startswith("int"):
+        return bool(np.iinfo(dtype).min <= value <= np.iinfo(dtype).max)
+    return abs(value) <= (BFLOAT16_MOST if dtype == "bfloat16" else float(np.finfo(dtype).max))
 
 
 def _whole(policy: Policy) -> object:

@@ -214,8 +214,8 @@ def _ragged(message: str, _: int) -> Told:
 
 
 def _unconverted(message: str, _: int) -> Told:
-    value = re.search(r'Could not convert string "(.*?)" to \'(\w+)', message, re.DOTALL)
-    what = f"{value[1]!r} is no {value[2]}" if value else _shortened(message.splitlines()[0])
+    value = re.search(r"""Could not convert string (["'])(.*?)\1 to '?(\w+)""", message, re.DOTALL)
+    what = f"{value[2]!r} is no {value[3]}" if value else _shortened(message.splitlines()[0])
     column = _found(_COLUMN, message) or "column"
     return (
         what,
