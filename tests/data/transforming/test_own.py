@@ -15,7 +15,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, PolynomialFeatures
 import lowtide
 from lowtide.data import Store
 from lowtide.data.transforming.own import Own
-from lowtide.data.transforming.own_numbers import decode, encode, find_class
+from lowtide.data.transforming.own_numbers import find_class
 from lowtide.data.transforms import apply_all, fit_transforms, invert_all, read_transforms, results_of
 from tests.data.transforming_cases import assert_close, save_x
 
@@ -143,26 +143,25 @@ def test_a_missing_way_back_and_a_wrong_shape_are_named(store: Store, monkeypatc
         apply_all(made, VALUES, None)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [None, True, 3, 0.1, float("inf"), "text", [1, (2.5, None)], {"a": {"b": ()}}],
-)
-def test_plain_attributes_come_back(value: object) -> None:
-    back = decode(json.loads(json.dumps(encode(value, "value"), allow_nan=False)))
-    assert back == value
-    assert type(back) is type(value)
-
-
-@pytest.mark.parametrize(
-    "array",
-    [np.float32(0.1), np.int64(3), np.array([[1, 2]], np.int8), np.array([True]), np.zeros((0, 3)), np.array(0.1)],
-)
-def test_arrays_come_back_in_type_shape_and_every_bit(array: Any) -> None:  # noqa: ANN401 - of NumPy
-    back = decode(json.loads(json.dumps(encode(array, "array"), allow_nan=False)))
-    assert type(back) is type(array)
-    assert (back.dtype, back.shape, back.tobytes()) == (array.dtype, array.shape, array.tobytes())
-
-
 def test_an_object_that_cannot_be_fitted_bit_by_bit_is_refused(store: Store) -> None:
     with pytest.raises(lowtide.LowtideError, match="partial_fit"):
         fit_transforms(store, {"x": PolynomialFeatures()})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "shape"),
+    [
+        (lambda _self, block: block[:-1], r"\(1, 3\)"),
+        (lambda _self, block: block.sum(1), r"\(2,\)"),
+        (lambda _self, block: block[:, :0], r"\(2, 0\)"),
+    ],
+)
+def test_a_transform_that_makes_no_row_of_each_row_is_refused_when_it_is_fitted(
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    wrong: Any,  # noqa: ANN401 - a function
+    shape: str,
+) -> None:
+    monkeypatch.setattr(Largest, "transform", wrong)
+    with pytest.raises(lowtide.LowtideError, match=rf"makes shape {shape} of shape \(2, 3\)"):
+        fit_transforms(store, {"x": Largest()})

@@ -147,7 +147,15 @@ def _fit_own(given: object, begun: Begun, blocks: Blocks) -> Own:
     for block in blocks:
         made.partial_fit(block)
         few = block[:2] if not len(few) else few
-    return Own.fitted(begun, made, np.asarray(made.transform(few)).reshape(len(few), -1).shape[1])
+    shape = np.asarray(made.transform(few)).shape
+    if len(shape) != few.ndim or shape[0] != len(few) or not shape[1]:
+        raise refused(
+            type(made).__name__,
+            begun.field,
+            f"its transform makes shape {shape} of shape {few.shape}",
+            "make one row out of every row: (steps, columns)",
+        )
+    return Own.fitted(begun, made, shape[1])
 
 
 _FITS: dict[str, Callable[[Single, Begun, Blocks], Transform]] = {
