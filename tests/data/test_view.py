@@ -108,6 +108,7 @@ def test_the_fingerprint_tells_parts_apart(store: Store, tmp_path: Path) -> None
     ones = np.array([1, 2])
     views = [store, store[1:3], store[[1, 3]], View(store, ones, 0 * ones, ones), View(store, ones, 0 * ones, 0 * ones)]
     assert len({view.fingerprint for view in views}) == len(views)
+    assert all(view.fingerprint is view.fingerprint for view in views)  # a loader's states ask for it again and again
     assert store[1:3].fingerprint == store[np.array([1, 2])].fingerprint
     assert write(tmp_path / "b", MADE, shard_bytes=40 * STEP_BYTES)[1:3].fingerprint == store[1:3].fingerprint
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
@@ -77,9 +78,9 @@ class View:
         """The names of the sequences, read when they are asked for."""
         return self.store.ids_of(self.index)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        """A name for the content: that of the store, and which part of it this is."""
+        """A name for the content: that of the store, and which part of it this is; made once, of all its numbers."""
         hashed = hashlib.sha256(self.store.fingerprint.encode())
         for part in (self.index, self.start, self.stop):
             hashed.update(b"all" if part is None else np.ascontiguousarray(part).data)
