@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import lowtide
-from lowtide.nn.losses import cross_entropy
+from lowtide.nn._context import current_context
+from lowtide.nn.losses import cross_entropy, mse
 from lowtide.ops.spec import KEEPS, Keep
 from lowtide.step import Choice
 from tests.step.models import CELLS, gradients, relative_error
@@ -279,3 +280,52 @@ def test_regression_of_several_features_is_the_mean_over_steps(loss: Callable[[T
         float(expected_loss.detach())
     )
     assert relative_error(gradients(model), expected) < 1e-12
+
+
+@pytest.mark.parametrize("padding", [0, 3])
+@pytest.mark.parametrize("lengths", [(5, 3, 1, 2), (8, 5, 1, 2), (5, 5, 5, 5)])
+def test_as_many_features_a_sequence_as_steps_are_no_steps(lengths: tuple[int, ...], padding: int) -> None:
+    data = Data(lengths, batch_first=True, per_step=False, padding=padding)
+    model = lowtide.lean(Labels(pool="mean", batch_first=True).double())
+    targets = torch.randn(4, CLASSES, dtype=torch.float64)
+    outputs = torch.cat([model(data.sequence(number)[0]) for number in range(4)])
+    (outputs - targets).square().mean().backward()  # type: ignore[no-untyped-call] # torch ships it so
+    expected = gradients(model)
+    for rows in (1, 2, 4):
+        lowtide.PlannedStep(model, mse, planned(rows))((data.tensors["inputs"], targets, data.tensors["lengths"]))
+        assert relative_error(gradients(model), expected) < 1e-12
+
+
+@pytest.mark.parametrize("chunk_steps", [None, 3])
+def test_layers_keep_what_the_plan_says(chunk_steps: int | None) -> None:
+    seen: set[str | None] = set()
+
+    class Watched(Labels):
+        def forward(self, x: Tensor) -> Tensor:
+            seen.add(current_context().keep)
+            return super().forward(x)
+
+    model, data = lowtide.lean(Watched().double()), Data((9, 2, 5))
+    for keep in (*KEEPS, None):
+        step = lowtide.PlannedStep(model, cross_entropy, planned(2, keep=keep, chunk_steps=chunk_steps))
+        step(data.batch())
+        seen.clear()
+        step(data.batch())
+        assert seen == {"gates" if keep is None and chunk_steps else keep}
+
+
+def test_streams_run_in_the_chunks_that_the_plan_says_and_as_often() -> None:
+    seen: list[int] = []
+
+    class Watched(Labels):
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(len(x))
+            return super().forward(x)
+
+    model, data = lowtide.lean(Watched().double()), Data((9, 2, 5))
+    for keep_chunks, expected in ((0, [4, 4, 1, 4, 4, 2]), (2, [4, 4, 1, 4, 2]), (9, [4, 4, 1, 2])):
+        step = lowtide.PlannedStep(model, cross_entropy, planned(2, chunk_steps=4, keep_chunks=keep_chunks))
+        step(data.batch())
+        seen.clear()
+        step(data.batch())
+        assert sorted(seen) == sorted(expected)

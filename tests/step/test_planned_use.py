@@ -357,3 +357,21 @@ def test_ranks_with_other_numbers_of_micro_batches_share_one_mean(chunk_steps: i
     ]
     said = [rank.communicate(timeout=120)[1] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], said
+
+
+def test_parameters_that_the_loss_alone_knows_are_kept_apart_too() -> None:
+    scale = nn.Parameter(torch.tensor(2.0, dtype=torch.float64))
+    calls = 0
+
+    def failing(outputs: Tensor, targets: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            message = "the second micro-batch"
+            raise ValueError(message)
+        return scale * cross_entropy(outputs, targets)
+
+    data, model = Data((9, 9)), lowtide.lean(Labels().double())
+    with pytest.raises(ValueError, match="second"):
+        lowtide.PlannedStep(model, failing, planned(1))(data.batch())
+    assert scale.grad is None
