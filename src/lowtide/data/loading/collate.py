@@ -32,6 +32,8 @@ _COPIES = 3
 """Arrays of a group that exist at once, at most: as read, as converted, as transformed."""
 _SPANS_BYTES = 1 << 20
 """Room for the spans of a batch and what NumPy and the thread that reads take for themselves: 0.3 MB were seen."""
+_WEIGHT_BYTES = 64
+"""Of one step while its weight is found: labels, their places among the classes, and weights as float64."""
 _ROW_BYTES = 3 * 8 + 1
 """Of lengths, index, start and begins."""
 _BATCH_TYPES = {"float16": "float32", "bfloat16": "float32", "float32": "float32", "float64": "float64"}
@@ -68,7 +70,7 @@ class _Column:
     def work_bytes(self) -> int:
         """Of one step while it is transformed."""
         widths = [len(transform.results) for transform in self.transforms]
-        return max(self.bytes, self.field.step_bytes, *(8 * width for width in widths)) if widths else self.bytes
+        return max(self.bytes, self.field.step_bytes, *(8 * width for width in widths))
 
     def convert(self, stored: Array, offsets: Ints) -> Array:
         """Numbers as the batch holds them, or that become so when they are copied."""
@@ -146,10 +148,17 @@ class Collator:
             per_step, per_row = (per_step + 4, per_row) if self._weighs_steps else (per_step, per_row + 4)
         return rows * (steps * per_step * (2 if self._packed else 1) + per_row)
 
-    def scratch_bytes(self, steps: int) -> int:
-        """Bytes beside the batch while one with rows of so many steps is made."""
-        rows = [steps * column.work_bytes for column in self._columns if not column.as_stored]
-        return _SPANS_BYTES + (_COPIES * max(GROUP_BYTES, *rows) if rows else 0)
+    def scratch_bytes(self, rows: int, steps: int) -> int:
+        """Bytes beside the batch while one of so many rows, or with rows of so many steps, is made."""
+        work = [0]
+        for column in self._columns:
+            if column.per == "step":
+                work.append(0 if column.as_stored else _COPIES * max(GROUP_BYTES, steps * column.work_bytes))
+            else:
+                work.append(_COPIES * min(max(GROUP_BYTES, column.work_bytes), rows * column.work_bytes))
+        if self._weighs_steps:
+            work.append(max(GROUP_BYTES, steps * _WEIGHT_BYTES))
+        return _SPANS_BYTES + max(work)
 
     @property
     def _weighs_steps(self) -> bool:
@@ -182,11 +191,13 @@ class Collator:
         if column.per == "step":
             return self._padded(column, spans, steps)
         array, out = self._arrays.empty((len(spans), *column.shape), column.dtype)
-        if column.per == "last":
-            stored, offsets = self._view.read(column.field.name, spans.sequence, spans.stop - 1, spans.stop)
-        else:
-            stored, offsets = self._view.read_static(column.field.name, spans.sequence), np.arange(len(spans) + 1)
-        out[...] = column.convert(stored, offsets)
+        for group in _groups(np.ones_like(spans.start), max(1, GROUP_BYTES // max(1, column.work_bytes))):
+            part = spans[group]
+            if column.per == "last":
+                stored, offsets = self._view.read(column.field.name, part.sequence, part.stop - 1, part.stop)
+            else:
+                stored, offsets = self._view.read_static(column.field.name, part.sequence), np.arange(len(part) + 1)
+            out[group] = column.convert(stored, offsets)
         return array
 
     def _padded(self, column: _Column, spans: Spans, steps: int) -> Any:  # noqa: ANN401 - of either framework
@@ -208,12 +219,16 @@ class Collator:
     def _weight(self, spans: Spans, steps: int) -> Any:  # noqa: ANN401 - of either framework
         if not self._weightings:
             return None
-        weights, per_step = product(self._weightings, spans)
-        if not per_step:
+        if not self._weighs_steps:
+            weights, _ = product(self._weightings, spans)
             return self._arrays.adopt(np.where(spans.lengths > 0, weights, 0).astype(np.float32))
         shape = (len(spans), steps) if self._batch_first else (steps, len(spans))
         array, out = self._arrays.empty(shape, "float32")
-        pad(out, weights, np.concatenate([[0], np.cumsum(spans.lengths)]), batch_first=self._batch_first)
+        for group in _groups(spans.lengths, GROUP_BYTES // _WEIGHT_BYTES):
+            part = spans[group]
+            weights, _ = product(self._weightings, part)
+            target = out[group] if self._batch_first else out[:, group]
+            pad(target, weights, np.concatenate([[0], np.cumsum(part.lengths)]), batch_first=self._batch_first)
         return array
 
 

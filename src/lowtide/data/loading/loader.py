@@ -130,9 +130,9 @@ class Loader:
         What `augment` takes is the user's to know.
         """
         rows, steps = self.largest
-        more_rows = max(0, self._drafts.most_rows() - rows)
-        largest = self._collate.bytes_of(rows, steps) + self._collate.bytes_of(more_rows, 0)
-        return max(self.settings.prefetch_bytes, largest) + self._collate.scratch_bytes(steps)
+        most_rows = max(rows, self._drafts.most_rows())
+        largest = self._collate.bytes_of(rows, steps) + self._collate.bytes_of(most_rows - rows, 0)
+        return max(self.settings.prefetch_bytes, largest) + self._collate.scratch_bytes(most_rows, steps)
 
     def joiner(self, how: How) -> Joiner:
         """What brings predictions on the rows of batches together per sequence.
