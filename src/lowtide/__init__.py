@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from lowtide.errors import LowtideError, MissingExtraError, UnsupportedError
 
 if TYPE_CHECKING:
-    from lowtide import data, memory, nn, ops
+    from lowtide import data, memory, nn, ops, planning
     from lowtide.data.ingest import ingest
     from lowtide.data.store import Store
     from lowtide.nn.lean import lean, stock
+    from lowtide.planning.plan import Plan
+    from lowtide.planning.planner import fits, plan
     from lowtide.step.planned import PlannedStep
     from lowtide.step.stream import StreamStep
 
@@ -23,26 +25,33 @@ __version__ = "0.1.0"
 __all__ = [
     "LowtideError",
     "MissingExtraError",
+    "Plan",
     "PlannedStep",
     "Store",
     "StreamStep",
     "UnsupportedError",
     "data",
+    "fits",
     "ingest",
     "lean",
     "memory",
     "nn",
     "ops",
+    "plan",
+    "planning",
     "stock",
 ]
 
-_SUBPACKAGES = {"data", "memory", "nn", "ops"}
+_SUBPACKAGES = {"data", "memory", "nn", "ops", "planning"}
 _MEMBERS = {
+    "Plan": "lowtide.planning",
     "PlannedStep": "lowtide.step",
     "Store": "lowtide.data",
     "StreamStep": "lowtide.step",
+    "fits": "lowtide.planning.planner",
     "ingest": "lowtide.data.ingest",
     "lean": "lowtide.nn",
+    "plan": "lowtide.planning.planner",
     "stock": "lowtide.nn",
 }
 """Names that are not parts, and the module that each comes from."""

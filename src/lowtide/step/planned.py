@@ -85,8 +85,7 @@ class PlannedStep:
         Raises:
             LowtideError: The plan's choices are none, or not ascending, or its precision is not known.
         """
-        self._choices = _checked_choices(plan.choices)
-        self._precision = Precision(plan.precision)
+        self.follow(plan)
         module, self._group = unwrapped(model)
         self._modules = [module] + ([loss_fn] if isinstance(loss_fn, nn.Module) else [])
         self._model = StreamedModel(module)
@@ -123,6 +122,15 @@ class PlannedStep:
             if choice.chunk_steps is None:
                 return self._run_whole(effective, parts, choice)
             return self._run_in_chunks(effective, parts, choice, choice.chunk_steps)
+
+    def follow(self, plan: StepPlan) -> None:
+        """Run batches by another plan from now on; what was found out about the model stays known.
+
+        Raises:
+            LowtideError: The plan's choices are none, or not ascending, or its precision is not known.
+        """
+        self._choices = _checked_choices(plan.choices)
+        self._precision = Precision(plan.precision)
 
     def _read(self, batch: object) -> StepBatch:
         given, module = read_form(batch), self._model.module

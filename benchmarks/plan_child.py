@@ -1,0 +1,91 @@
+"""One drawn task, planned and trained in a process of its own, in a memory cgroup whose limit is the budget."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import lowtide
+from benchmarks.cgroups import enter, set_limit
+from benchmarks.plan_case import Case, draw_case
+from lowtide.memory import held, watch
+from lowtide.planning.workload import read_workload
+
+_OTHER_BATCHES = 2
+_LEAST = 72 << 20
+"""Bytes beside two interpreters without which planning has no room."""
+
+
+def run_case(number: int, group: str | None) -> dict[str, Any]:
+    """Plan and train a case, and say what was predicted and what was measured."""
+    if group is not None:
+        enter(Path(group))
+    imported = held()
+    case = draw_case(number)
+    model = case.model()
+    optimizer = case.make_optimizer(model)
+    lengths = case.sequence_lengths()
+    asked: dict[str, Any] = {
+        "optimizer": optimizer,
+        "sample": case.batch(min(4, case.batch_size), int(min(lengths.max(), 64)), seed=0),
+        "lengths": lengths,
+        "batch_size": case.batch_size,
+        "precision": case.precision,
+    }
+    begun = time.monotonic()
+    floor = lowtide.fits(model, case.loss(), **asked)
+    fit_seconds = time.monotonic() - begun
+    budget = int(max(floor.floor, 2 * held() + _LEAST) * case.room)
+    if group is not None:
+        set_limit(Path(group), budget)
+    planning: dict[str, Any] = {}
+    with watch() as planned:
+        begun = time.monotonic()
+        plan = lowtide.plan(model, case.loss(), budget=budget, **asked)
+        planning["seconds"] = time.monotonic() - begun
+    sizes = read_workload(model, sample=asked["sample"], lengths=lengths, batch_size=case.batch_size)
+    with watch() as peak:
+        seconds = _train(case, model, optimizer, plan, sizes.rows.tolist(), sizes.steps.tolist())
+    return {
+        "case": str(case),
+        "imported": imported,
+        "budget": budget,
+        "floor": floor.floor,
+        "fit_seconds": fit_seconds,
+        "planning_seconds": planning["seconds"],
+        "planning_peak": planned.bytes,
+        "parameters": sum(one.numel() for one in model.parameters()),
+        "longest": int(lengths.max()),
+        "before": plan.before_proof,
+        "predicted": plan.peak_bytes,
+        "measured": peak.bytes,
+        "measured_at_least": peak.at_least,
+        "method": peak.method,
+        "faster_with": plan.faster_with,
+        "seconds": seconds,
+        "choices": [str(bucket.choice) for bucket in plan.buckets],
+        "sure": plan.sure,
+    }
+
+
+def _train(
+    case: Case,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    plan: lowtide.Plan,
+    rows: list[int],
+    steps: list[int],
+) -> float:
+    """Train on the largest batch, some others, and the largest again; return the seconds."""
+    sizes = sorted(zip(rows, steps, strict=True), key=lambda size: size[0] * size[1])
+    middle = sizes[:: max(1, len(sizes) // _OTHER_BATCHES)]
+    step = lowtide.PlannedStep(model, case.loss(), plan)
+    begun = time.monotonic()
+    for seed, size in enumerate([sizes[-1], *middle, sizes[-1]]):
+        step(case.batch(*size, seed=seed))
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return time.monotonic() - begun

@@ -1,0 +1,375 @@
+"""`plan` and `fits`: from a budget to the fastest way to train inside it, proved before training starts.
+
+    probes (calibration.py) -> models (models.py) -> search (search.py) -> proof (proof.py) -> the plan (plan.py)
+
+Where the proof differs from what the models said, they are corrected and the search is made again. Planning stays
+inside the budget itself: this process and its child together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import nn
+from torch.optim import Optimizer
+
+from lowtide.errors import LowtideError
+from lowtide.memory.sizes import in_words
+from lowtide.planning import cache
+from lowtide.planning.calibration import Calibration
+from lowtide.planning.fit import Fit
+from lowtide.planning.floor import DoesNotFitError, does_not_fit
+from lowtide.planning.offers import WORK, offers_for
+from lowtide.planning.plan import BucketPlan, Component, Offer, Plan, SizeTried
+from lowtide.planning.probe import Prober, TooLarge
+from lowtide.planning.proof import Proof, prove
+from lowtide.planning.search import Bucket, Found, buckets_of, candidates, search
+from lowtide.planning.subject import Factory
+from lowtide.planning.task import Task
+from lowtide.planning.workload import BatchSize, Workload, read_workload, sizes_to_try
+
+_BESIDE = 24 << 20
+"""Bytes of the budget that planning leaves free."""
+_LEAST_ROOM = 16 << 20
+"""Bytes without which a child could not run the smallest trial."""
+_ENDLESS = 1 << 62
+_MARGIN = 0.015
+"""Share by which a predicted growth is raised: peaks scatter with the order of batches and the kernel's counts."""
+_MARGIN_BYTES = 3 << 20
+_PROOF_AGREES = 0.03
+_ROUNDS = 3
+_FINALISTS = 3
+"""Ways of running that are timed at full size."""
+_FASTER = 1.05
+_WORTH = 1.03
+"""Relative gain in throughput for which "auto" takes a larger batch."""
+_NEAR = 1.15
+"""Relative time up to which a way of running is worth timing."""
+
+
+def plan(
+    model: nn.Module,
+    loss_fn: Any,  # noqa: ANN401 - a function or a module
+    *,
+    optimizer: Optimizer,
+    data: Any = None,  # noqa: ANN401 - a Store, a loader, a Dataset or a DataLoader
+    sample: Any = None,  # noqa: ANN401 - a batch
+    lengths: ArrayLike | None = None,
+    batch_size: BatchSize,
+    budget: int | str | None = None,
+    precision: str = "float32",
+    device: torch.device | str | None = None,
+    factory: Factory | None = None,
+) -> Plan:
+    """Find the fastest way to train inside a budget, and prove it.
+
+    The result of training never depends on the plan: the batch stays what `batch_size` says, micro-batches and chunks
+    are exact. Probes run in a child process; the model here is not touched.
+
+    Args:
+        model: What is trained, on the device that it is trained on.
+        loss_fn: As `PlannedStep` takes it.
+        optimizer: Over the model's parameters.
+        data: Where batches come from: a Store or a part of one, a loader, a Dataset or a DataLoader.
+        sample: Instead: one batch.
+        lengths: Steps of each sequence, with a sample, a Dataset or a DataLoader.
+        batch_size: Sequences of one optimizer step; "auto" for the size of highest throughput that fits.
+        budget: Bytes that this process and its children may hold in all, as a number or like "2GiB"; None for what
+            this machine, container or GPU allows.
+        precision: "float32", which is whatever the parameters are of, or "bfloat16": autocast, which is opt-in.
+        device: Where the model is; None: as its parameters say.
+        factory: Returns (model, loss_fn, optimizer) made anew, where these cannot be pickled.
+
+    Raises:
+        DoesNotFitError: Nothing that keeps the result the same fits; it says what would.
+        LowtideError: Something else is not as it must be.
+    """
+    begun = time.monotonic()
+    task = Task.of(model, loss_fn, optimizer, budget=budget, precision=precision, device=device, factory=factory)
+    if batch_size == "auto":
+        made = _for_fastest_size(task, data, sample, lengths)
+        return replace(made, planning_seconds=time.monotonic() - begun)
+    workload = read_workload(model, data=data, sample=sample, lengths=lengths, batch_size=_checked(batch_size))
+    known = cache.cached(task.fingerprint(workload), task.budget, budget)
+    if known is not None:
+        return replace(known, planning_seconds=time.monotonic() - begun)
+    with _planning(task, workload) as planning:
+        made = planning.make()
+    made = replace(made, planning_seconds=time.monotonic() - begun)
+    cache.keep(made, budget)
+    return made
+
+
+def fits(
+    model: nn.Module,
+    loss_fn: Any,  # noqa: ANN401 - a function or a module
+    *,
+    optimizer: Optimizer,
+    data: Any = None,  # noqa: ANN401 - as plan takes it
+    sample: Any = None,  # noqa: ANN401 - as plan takes it
+    lengths: ArrayLike | None = None,
+    batch_size: int,
+    budget: int | str | None = None,
+    precision: str = "float32",
+    device: torch.device | str | None = None,
+    factory: Factory | None = None,
+) -> Fit:
+    """Say whether training fits into a budget at all, and why, without a search for the fastest way.
+
+    The arguments are those of `plan`. A few small probes tell what the leanest way of training takes.
+    """
+    task = Task.of(model, loss_fn, optimizer, budget=budget, precision=precision, device=device, factory=factory)
+    workload = read_workload(model, data=data, sample=sample, lengths=lengths, batch_size=_checked(batch_size))
+    try:
+        with _planning(task, workload) as planning:
+            floor = planning.floor()
+    except DoesNotFitError as error:
+        return Fit(fits=False, why=f"{error.what}: {error.why}", floor=error.floor)
+    least = task.budget.held + raised(floor.bytes + workload.ring_bytes)
+    words = f"at least {in_words(least)} of {in_words(task.budget.bytes)} are taken ({task.budget.source})"
+    return Fit(fits=least <= task.budget.bytes, why=words, floor=least)
+
+
+class _Planning:
+    """One plan being made."""
+
+    def __init__(self, task: Task, workload: Workload, calibration: Calibration, room: int) -> None:
+        """Nothing is known yet.
+
+        Args:
+            task: What is planned.
+            workload: For which batches.
+            calibration: What is known, and a child to learn more.
+            room: Bytes that the child may take above what it holds without training.
+        """
+        self._task = task
+        self._workload = workload
+        self._calibration = calibration
+        self._room = room
+        self._buckets = buckets_of(workload.rows, workload.steps, workload.repeats)
+
+    def make(self) -> Plan:
+        """Probe, search, prove, correct.
+
+        Raises:
+            DoesNotFitError: Nothing fits.
+        """
+        self._calibration.learn(self._task.whole_manners())
+        found = self._search()
+        if any(one is None or one.choice.rows < one.bucket.rows for one in found):
+            self._calibration.learn(self._task.stream_manners(self._workload))
+        chosen = self._time_finalists(self._chosen())
+        before = self._peak(chosen)
+        proof: Proof | None = None
+        for _ in range(_ROUNDS):
+            proof = prove(chosen, self._calibration, self._workload, room=self._room)
+            again = self._chosen()
+            same = [one.choice for one in again] == [one.choice for one in chosen]
+            chosen = again
+            if same or (proof.exact and abs(proof.error) < _PROOF_AGREES):
+                break
+        assert proof is not None
+        return self._plan(chosen, proof, before)
+
+    def floor(self) -> Found:
+        """The longest batch, one sequence at a time, in the leanest way.
+
+        Raises:
+            LowtideError: Even the smallest probe took more than there is.
+        """
+        manners = [*self._task.whole_manners()[-1:], *self._task.stream_manners(self._workload)]
+        self._calibration.learn(manners)
+        return self._floor()
+
+    def _floor(self) -> Found:
+        longest = max(self._buckets, key=lambda one: one.steps)
+        return min(self._candidates(longest), key=lambda one: one.bytes)
+
+    def _candidates(self, bucket: Bucket) -> list[Found]:
+        return list(candidates(bucket, self._calibration.models, self._workload.pattern.bytes))
+
+    def _search(self) -> list[Found | None]:
+        task, workload = self._task, self._workload
+        allowed = (task.budget.left - workload.ring_bytes - _MARGIN_BYTES) / (1 + _MARGIN)
+        return search(self._buckets, self._calibration.models, workload.pattern.bytes, allowed)
+
+    def _chosen(self) -> list[Found]:
+        found = self._search()
+        chosen = [one for one in found if one is not None]
+        if len(chosen) < len(found):
+            raise self._does_not_fit()
+        return chosen
+
+    def _time_finalists(self, chosen: list[Found]) -> list[Found]:
+        """Time the ways that look about as fast, for the batches that take most of an epoch."""
+        for _ in range(_FINALISTS):
+            slowest = max(chosen, key=lambda one: one.seconds)
+            allowed = self._task.budget.left - self._workload.ring_bytes
+            rivals = [
+                one
+                for one in self._candidates(slowest.bucket)
+                if one.bytes <= allowed and one.seconds <= _NEAR * slowest.seconds and one.choice.keep_chunks == 0
+            ]
+            rivals.sort(key=lambda one: one.seconds)
+            untried = next((one for one in rivals if not self._calibration.timed(one.choice)), None)
+            if untried is None or not self._calibration.time(untried.choice, room=self._room):
+                break
+            chosen = self._chosen()
+        return chosen
+
+    def _faster_with(self, chosen: list[Found]) -> int | None:
+        """The least budget at which an epoch would be faster by `_FASTER`, as the models have it."""
+        wanted = sum(one.seconds for one in chosen) / _FASTER
+        every = [(self._candidates(one.bucket), one) for one in chosen]
+        levels = sorted(
+            {one.bytes for found, _ in every for one in found if one.bytes > max(now.bytes for now in chosen)}
+        )
+        for level in levels:
+            seconds = sum(min(one.seconds for one in found if one.bytes <= level) for found, _ in every)
+            if seconds <= wanted:
+                return self._task.budget.held + raised(level + self._workload.ring_bytes)
+        return None
+
+    def _peak(self, chosen: list[Found]) -> int:
+        worst = max(one.bytes for one in chosen)
+        return self._task.budget.held + raised(worst + self._workload.ring_bytes)
+
+    def _does_not_fit(self) -> DoesNotFitError:
+        floor = self._floor()
+        parts = self._components(floor)
+        return does_not_fit(
+            self._task.budget,
+            self._task.budget.held + raised(floor.bytes + self._workload.ring_bytes),
+            parts,
+            self._offers(parts, streams=floor.choice.chunk_steps is not None),
+        )
+
+    def _components(self, worst: Found) -> tuple[Component, ...]:
+        task, workload, calibration = self._task, self._workload, self._calibration
+        known = {
+            "gradients": task.parameter_bytes,
+            "optimizer state": calibration.state_bytes,
+            "batch": workload.pattern.bytes(worst.bucket.rows, worst.choice.steps),
+            "prefetch ring": workload.ring_bytes,
+            "libraries at work": max(0, calibration.held_bytes - calibration.state_bytes),
+        }
+        rest = raised(worst.bytes + workload.ring_bytes) - sum(known.values())
+        return (
+            Component("held before training", task.budget.held),
+            *(Component(name, size) for name, size in known.items() if size),
+            Component(WORK, max(0, rest)),
+        )
+
+    def _offers(self, parts: tuple[Component, ...], *, streams: bool) -> tuple[Offer, ...]:
+        return offers_for(
+            self._task.model,
+            self._task.optimizer,
+            parts,
+            precision=self._task.precision,
+            longest=self._workload.longest,
+            typical=int(np.quantile(self._workload.steps, 0.9)),
+            streams=streams,
+        )
+
+    def _plan(self, chosen: list[Found], proof: Proof, before: int) -> Plan:
+        task, workload, calibration = self._task, self._workload, self._calibration
+        worst = max(chosen, key=lambda one: one.bytes)
+        parts = self._components(worst)
+        batches = sum(one.bucket.batches for one in chosen)
+        return Plan(
+            budget=task.budget.bytes,
+            budget_source=task.budget.source,
+            peak_bytes=self._peak(chosen),
+            base_bytes=task.budget.held,
+            before_proof=before,
+            device=str(task.device),
+            precision=task.precision,
+            batch_size=workload.batch_size,
+            buckets=tuple(
+                BucketPlan(one.choice, one.bucket.rows, one.bucket.batches, round(one.bytes), one.seconds)
+                for one in chosen
+            ),
+            components=parts,
+            prefetch_bytes=None if workload.loader is None else workload.loader.settings.prefetch_bytes,
+            foreach=None,
+            seconds_per_epoch=sum(one.seconds for one in chosen) + batches * calibration.optimizer_seconds,
+            sure=_how_sure(proof, workload),
+            faster_with=self._faster_with(chosen),
+            offers=self._offers(parts, streams=any(one.choice.chunk_steps is not None for one in chosen)),
+            circumstances=task.around,
+            fingerprint=task.fingerprint(workload),
+        )
+
+
+def raised(growth: float) -> int:
+    """A predicted growth with room for what scatters."""
+    return int(growth * (1 + _MARGIN)) + _MARGIN_BYTES
+
+
+@contextmanager
+def _planning(task: Task, workload: Workload) -> Iterator[_Planning]:
+    """A plan being made, with a child to probe with, inside the budget."""
+    on_cpu = task.device.type == "cpu"
+    allowed = task.budget.left - _BESIDE if on_cpu else _ENDLESS
+    with Prober(task.subject(workload), allowed, settled=task.settled, factory=task.factory) as prober:
+        try:
+            room = allowed - prober.start()
+            calibration = Calibration(prober, workload, may_cut_time=task.is_sequential(workload))
+            yield _Planning(task, workload, calibration, room if on_cpu else task.budget.left)
+        except TooLarge:
+            raise _no_room_to_probe(task, prober.base) from None
+
+
+def _no_room_to_probe(task: Task, child: int) -> DoesNotFitError:
+    parts = (
+        Component("held by this process", task.budget.held),
+        Component("a child that probes", max(child, task.budget.held) + _LEAST_ROOM),
+        Component("left free meanwhile", _BESIDE),
+    )
+    return does_not_fit(task.budget, sum(one.bytes for one in parts), parts, ())
+
+
+def _how_sure(proof: Proof, workload: Workload) -> str:
+    run = "its worst batch" if proof.exact else f"{min(1.0, proof.share):.0%} of its worst batch"
+    return f"Sizes: {workload.told}. Proved by running {run}: {proof.error:+.1%} against the prediction."
+
+
+def _checked(batch_size: object) -> int:
+    if type(batch_size) is not int or batch_size < 1:
+        raise LowtideError(
+            what=f"batch_size={batch_size!r}",
+            why="it counts the sequences of one optimizer step",
+            fix='give a whole number of at least 1, or "auto"',
+        )
+    return batch_size
+
+
+def _for_fastest_size(task: Task, data: Any, sample: Any, lengths: ArrayLike | None) -> Plan:  # noqa: ANN401
+    """The plan of the batch size of highest throughput that fits, with those that were tried."""
+    tried: list[SizeTried] = []
+    best: tuple[float, Plan] | None = None
+    for size in sizes_to_try(data, lengths):
+        workload = read_workload(task.model, data=data, sample=sample, lengths=lengths, batch_size=size)
+        try:
+            with _planning(task, workload) as planning:
+                made = planning.make()
+        except DoesNotFitError:
+            tried.append(SizeTried(size, fits=False, steps_per_second=0.0))
+            break
+        steps = float((workload.rows * workload.steps).sum()) * workload.repeats
+        speed = steps / made.seconds_per_epoch
+        tried.append(SizeTried(size, fits=True, steps_per_second=speed))
+        if best is None or speed > best[0] * _WORTH:
+            best = speed, made
+    if best is None:
+        workload = read_workload(task.model, data=data, sample=sample, lengths=lengths, batch_size=1)
+        with _planning(task, workload) as planning:
+            return planning.make()  # or the error that says why not
+    return replace(best[1], sizes_tried=tuple(tried))

@@ -1,0 +1,265 @@
+"""What is to be trained on: how many batches of which size an epoch has, and what one looks like."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sized
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from lowtide.data.loading.assembly import drafts_of, items_of_lengths
+from lowtide.data.loading.drafts import Drafts, sizes_of
+from lowtide.data.loading.loader import Loader
+from lowtide.data.loading.settings import LoaderSettings
+from lowtide.data.view import View
+from lowtide.errors import LowtideError
+from lowtide.nn.bucketed import BucketedLoader, bucketed
+from lowtide.planning.pattern import Pattern, read_pattern
+
+Ints = NDArray[np.int64]
+BatchSize = int | Literal["auto"]
+
+_MOST_BATCHES = 4096
+"""Of an epoch that are looked at; the rest is taken to be like them."""
+_LOOKED_AT = 8
+"""Batches of a DataLoader without lengths that are read."""
+_SIZE_TRIED_FIRST = 64
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The batches of an epoch."""
+
+    pattern: Pattern
+    rows: Ints
+    """Sequences of each batch."""
+    steps: Ints
+    """And the steps it is padded to."""
+    repeats: float
+    """How often these batches make up an epoch."""
+    batch_size: int
+    """Sequences of one optimizer step, at most."""
+    ring_bytes: int
+    """What loading takes beside the batch in use, at most."""
+    told: str
+    """Where the sizes come from, in words."""
+    loader: Loader | None = None
+    """What loads the batches, where it is Lowtide's."""
+
+    @property
+    def longest(self) -> int:
+        """Steps of the longest batch."""
+        return int(self.steps.max())
+
+    @property
+    def varies(self) -> bool:
+        """Whether batches differ in steps."""
+        return bool((self.steps != self.steps[0]).any())
+
+
+def read_workload(
+    model: nn.Module,
+    *,
+    data: Any = None,  # noqa: ANN401 - a Store, a loader, a Dataset or a DataLoader
+    sample: Any = None,  # noqa: ANN401 - a batch
+    lengths: ArrayLike | None = None,
+    batch_size: int,
+) -> Workload:
+    """Look at the data, or at a sample and lengths.
+
+    Raises:
+        LowtideError: Neither is given or both are, or they cannot be made out.
+    """
+    if (data is None) == (sample is None):
+        raise LowtideError(
+            what="neither data= nor sample= was given" if data is None else "data= and sample= were given together",
+            why="a plan is made for batches of known sizes",
+            fix="give data= (a Store, a loader, a Dataset or a DataLoader), or sample=batch with lengths=",
+        )
+    batch_first = layout_of(model)
+    if data is not None:
+        return _of_data(data, lengths, batch_size, batch_first=batch_first)
+    pattern = read_pattern(sample, batch_first=batch_first)
+    if lengths is None:
+        return _fixed(pattern, batch_size)
+    table = _checked(lengths)
+    return _of_drafts(pattern, _drafts_of(table, batch_size), batch_size, told=f"{len(table)} lengths")
+
+
+def layout_of(model: nn.Module) -> bool:
+    """Whether a model takes batches first: as its layers say, where any does."""
+    said = {one.batch_first for one in model.modules() if isinstance(getattr(one, "batch_first", None), bool)}
+    return said != {False}
+
+
+def sizes_to_try(data: Any, lengths: ArrayLike | None) -> list[int]:  # noqa: ANN401 - as for a workload
+    """Batch sizes for "auto": powers of two, as far as there are sequences for eight batches."""
+    count = len(data) if isinstance(data, Sized) and not isinstance(data, (Loader, DataLoader)) else None
+    if count is None and lengths is not None:
+        count = len(np.asarray(lengths))
+    return [size for size in (8, 16, 32, 64, 128, 256, 512) if count is None or size == 8 or 8 * size <= count]  # noqa: PLR2004
+
+
+def _of_data(data: Any, lengths: ArrayLike | None, batch_size: int, *, batch_first: bool) -> Workload:  # noqa: ANN401
+    if isinstance(data, View):
+        data = data.loader(batch_size=batch_size)
+    if isinstance(data, Loader):
+        return _of_loader(data, batch_size)
+    if isinstance(data, BucketedLoader):
+        return _of_bucketed(data, batch_size, batch_first=batch_first)
+    if isinstance(data, DataLoader):
+        return _of_torch_loader(data, lengths, batch_size, batch_first=batch_first)
+    if isinstance(data, Dataset) or hasattr(data, "__getitem__"):
+        return _of_dataset(data, lengths, batch_size, batch_first=batch_first)
+    raise LowtideError(
+        what=f"data= is a {type(data).__name__}",
+        why="sizes are read from what batches come from",
+        fix="give a Store, a loader, a Dataset or a DataLoader; or sample=batch with lengths=",
+    )
+
+
+def _of_loader(loader: Loader, batch_size: int) -> Workload:
+    if loader.settings.lanes is not None:
+        raise LowtideError(
+            what="a plan was asked for a loader of lanes",
+            why="lanes are truncated back-propagation with carried state: their chunks are the plan",
+            fix="use StreamStep(..., stateful=True), or a loader without lanes= for exact training",
+        )
+    if loader.settings.packed:
+        raise LowtideError(
+            what="a plan was asked for a loader with packed=True",
+            why="micro-batches are cut out of padded batches; lean layers skip padding all the same",
+            fix="leave packed= out",
+        )
+    pattern = read_pattern(loader.batch(0), batch_first=loader.settings.batch_first)
+    found = np.array(list(islice(loader.sizes(), _MOST_BATCHES)), dtype=np.int64)
+    rows, longest = loader.largest
+    _check_size(batch_size, int(found[:, 0].max()))
+    return Workload(
+        pattern=pattern,
+        rows=np.append(found[:, 0], rows),
+        steps=np.append(found[:, 1], longest),
+        repeats=len(loader) / (len(found) + 1),
+        batch_size=rows if loader.settings.max_padded_steps is None else int(found[:, 0].max()),
+        ring_bytes=loader.ring_bytes,
+        told=f"a store's loader, {len(loader)} batches an epoch",
+        loader=loader,
+    )
+
+
+def _of_bucketed(loader: BucketedLoader, batch_size: int, *, batch_first: bool) -> Workload:
+    place = loader.state_dict()
+    with torch.random.fork_rng(devices=[]):
+        pattern = read_pattern(next(iter(loader)), batch_first=batch_first)
+    loader.load_state_dict(place)
+    return _of_drafts(pattern, loader.drafts, batch_size, told="a bucketed loader")
+
+
+def _of_torch_loader(
+    loader: DataLoader[Any], lengths: ArrayLike | None, batch_size: int, *, batch_first: bool
+) -> Workload:
+    if loader.batch_size is not None:
+        _check_size(batch_size, loader.batch_size)
+    found: Counter[tuple[int, int]] = Counter()
+    pattern = None
+    with torch.random.fork_rng(devices=[]):
+        for batch in islice(loader, _LOOKED_AT):
+            seen = read_pattern(batch, batch_first=batch_first)
+            pattern = seen if pattern is None or seen.full_steps > pattern.full_steps else pattern
+            found[(seen.full_rows, seen.full_steps)] += 1
+    if pattern is None:
+        raise LowtideError(
+            what="the DataLoader gave no batch",
+            why="a plan is made for batches of known sizes",
+            fix="give a DataLoader over data that are there",
+        )
+    if lengths is not None:
+        table = _checked(lengths)
+        return _unsorted(pattern, table, batch_size, told=f"{len(table)} lengths, in random batches")
+    batches = len(loader) if hasattr(loader.dataset, "__len__") else sum(found.values())
+    sizes = np.array(list(found.elements()), dtype=np.int64)
+    told = f"{len(sizes)} batches of the DataLoader"
+    if len(set(sizes[:, 1].tolist())) > 1:
+        told += ": a longer one is refused; give lengths= for all"
+    return Workload(pattern, sizes[:, 0], sizes[:, 1], batches / len(sizes), batch_size, 0, told)
+
+
+def _of_dataset(
+    dataset: Any,  # noqa: ANN401 - whatever has numbered samples
+    lengths: ArrayLike | None,
+    batch_size: int,
+    *,
+    batch_first: bool,
+) -> Workload:
+    if lengths is not None:
+        loader = bucketed(dataset, lengths, batch_size=batch_size, batch_first=batch_first)
+        return _of_bucketed(loader, batch_size, batch_first=batch_first)
+    try:
+        batch = torch.utils.data.default_collate([dataset[place] for place in range(min(len(dataset), batch_size))])
+    except (RuntimeError, TypeError) as error:
+        raise LowtideError(
+            what=f"samples of the dataset do not stack: {error}",
+            why="sequences of different lengths need to be known by their lengths",
+            fix="give lengths= (one number a sample), or a DataLoader with the collate function that you train with",
+        ) from error
+    return _fixed(read_pattern(batch, batch_first=batch_first), batch_size, count=len(dataset))
+
+
+def _fixed(pattern: Pattern, batch_size: int, *, count: int | None = None) -> Workload:
+    """All batches of one size."""
+    return Workload(
+        pattern=pattern,
+        rows=np.array([batch_size]),
+        steps=np.array([pattern.full_steps]),
+        repeats=1 if count is None else max(1.0, count / batch_size),
+        batch_size=batch_size,
+        ring_bytes=0,
+        told="one batch of a fixed size" if count is None else f"{count} samples of one size",
+    )
+
+
+def _of_drafts(pattern: Pattern, drafts: Drafts, batch_size: int, *, told: str) -> Workload:
+    found = np.array([*islice(sizes_of(drafts, 0), _MOST_BATCHES), drafts.largest()], dtype=np.int64)
+    _check_size(batch_size, int(found[:, 0].max()))
+    return Workload(pattern, found[:, 0], found[:, 1], drafts.count(0) / len(found), batch_size, 0, told)
+
+
+def _drafts_of(lengths: Ints, batch_size: int) -> Drafts:
+    settings = LoaderSettings(batch_size=batch_size)
+    return drafts_of(items_of_lengths(lengths, settings), settings)
+
+
+def _unsorted(pattern: Pattern, lengths: Ints, batch_size: int, *, told: str) -> Workload:
+    """Batches of sequences as they come: each padded to its longest."""
+    order = np.random.default_rng(0).permutation(lengths)
+    batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)][:_MOST_BATCHES]
+    rows = np.array([*map(len, batches), min(batch_size, len(lengths))])
+    steps = np.array([*(part.max() for part in batches), lengths.max()])
+    return Workload(pattern, rows, steps, len(lengths) / batch_size / len(rows), batch_size, 0, told)
+
+
+def _checked(lengths: ArrayLike) -> Ints:
+    table = np.asarray(lengths)
+    if table.ndim != 1 or not len(table) or not np.issubdtype(table.dtype, np.integer) or (table < 1).any():
+        raise LowtideError(
+            what=f"lengths of shape {table.shape} and type {table.dtype}",
+            why="they say how many steps each sequence of the data has",
+            fix="give one whole number above 0 for each sequence",
+        )
+    return table.astype(np.int64)
+
+
+def _check_size(asked: int, found: int) -> None:
+    if found > asked:
+        raise LowtideError(
+            what=f"batch_size={asked}, and the data come in batches of {found} sequences",
+            why="the effective batch is what the loader gives: a plan cuts it, and never changes it",
+            fix=f"pass batch_size={found}, or a loader with batch_size={asked}",
+        )
