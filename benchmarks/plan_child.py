@@ -84,8 +84,8 @@ def _train(
     middle = sizes[:: max(1, len(sizes) // _OTHER_BATCHES)]
     step = lowtide.PlannedStep(model, case.loss(), plan)
     begun = time.monotonic()
-    for seed, size in enumerate([sizes[-1], *middle, sizes[-1]]):
-        step(case.batch(*size, seed=seed))
+    for batch in (case.batch(*size, seed=seed) for seed, size in enumerate([sizes[-1], *middle, sizes[-1]])):
+        step(batch)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
     return time.monotonic() - begun

@@ -40,14 +40,16 @@ _MOST_ROWS = 64
 class Calibration:
     """Probes ways of running, and keeps what is known."""
 
-    def __init__(self, prober: Prober, workload: Workload, *, may_cut_time: bool) -> None:
+    def __init__(self, prober: Prober, workload: Workload, *, may_cut_time: bool, foreach: bool | None = None) -> None:
         """Nothing is known yet.
 
         Args:
             prober: Runs trials.
             workload: What is trained on.
             may_cut_time: Whether the model runs on fewer steps than the data have.
+            foreach: Whether the optimizer works on all parameters at once; None: as it is set.
         """
+        self.foreach = foreach
         self.models: dict[Manner, Models] = {}
         self.refused: dict[Manner, LowtideError] = {}
         """Ways of running that the step refused, and why."""
@@ -61,6 +63,7 @@ class Calibration:
         self._may_cut_time = may_cut_time
         self._streams: Models | None = None
         self._sizes: tuple[int, int] | None = None
+        self._tried: dict[Choice, Reading] = {}
         self._timed: set[tuple[Manner, int]] = set()
         self._begun = time.monotonic()
 
@@ -94,7 +97,7 @@ class Calibration:
         """
         workload = self._workload
         rows = min(workload.batch_size, _MICRO_BATCHES * choice.rows)
-        reading = self._prober.run(Trial(choice, rows, repeats))
+        reading = self._prober.run(Trial(choice, rows, repeats, foreach=self.foreach))
         batch = workload.pattern.bytes(rows, choice.steps)
         manner = Manner.of(choice)
         known = self.models.get(manner) or self._models_of(manner)
@@ -178,7 +181,7 @@ class Calibration:
                 break
             rows, steps = larger_rows, larger_steps
             try:
-                last = self.trial(manner.choice(steps, rows))
+                last = self._tried[manner.choice(steps, rows)] = self.trial(manner.choice(steps, rows))
             except TooLarge:
                 rows, steps = max(1, rows // 4), max(_LEAST_STEPS, steps // 4) if self._may_cut_time else steps
                 break
@@ -187,8 +190,11 @@ class Calibration:
 
     def _smaller_until_it_fits(self, choice: Choice) -> Reading:
         while True:
+            if choice in self._tried:
+                return self._tried[choice]
             try:
-                return self.trial(choice)
+                self._tried[choice] = self.trial(choice)
+                return self._tried[choice]
             except TooLarge:
                 smaller = replace(choice, rows=max(1, choice.rows // 4))
                 if smaller == choice and self._may_cut_time and choice.chunk_steps is None:

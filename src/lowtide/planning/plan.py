@@ -7,13 +7,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lowtide.errors import LowtideError
 from lowtide.memory.limit import limit
 from lowtide.memory.sizes import in_words
 from lowtide.planning.plan_view import as_html, as_text
 from lowtide.step.choice import Choice
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
 
 _FORMAT = 1
 
@@ -107,6 +110,12 @@ class Plan:
     def growth(self) -> int:
         """What training adds to what was held when the plan was made."""
         return self.peak_bytes - self.base_bytes
+
+    def prepare(self, optimizer: Optimizer) -> None:
+        """Set what the plan says of the optimizer: whether it works on all parameters at once."""
+        for group in optimizer.param_groups:
+            if self.foreach is not None and "foreach" in group:
+                group["foreach"] = self.foreach
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan to a JSON file, beside its place first."""

@@ -97,12 +97,11 @@ def plan(
         made = _for_fastest_size(task, data, sample, lengths)
         return replace(made, planning_seconds=time.monotonic() - begun)
     workload = read_workload(model, data=data, sample=sample, lengths=lengths, batch_size=_checked(batch_size))
+    workload = workload.with_ring_in(task.budget.left)
     known = cache.cached(task.fingerprint(workload), task.budget, budget)
     if known is not None:
         return replace(known, planning_seconds=time.monotonic() - begun)
-    with _planning(task, workload) as planning:
-        made = planning.make()
-    made = replace(made, planning_seconds=time.monotonic() - begun)
+    made = replace(_make(task, workload), planning_seconds=time.monotonic() - begun)
     cache.keep(made, budget)
     return made
 
@@ -127,6 +126,7 @@ def fits(
     """
     task = Task.of(model, loss_fn, optimizer, budget=budget, precision=precision, device=device, factory=factory)
     workload = read_workload(model, data=data, sample=sample, lengths=lengths, batch_size=_checked(batch_size))
+    workload = workload.with_ring_in(task.budget.left)
     try:
         with _planning(task, workload) as planning:
             floor = planning.floor()
@@ -297,8 +297,8 @@ class _Planning:
                 for one in chosen
             ),
             components=parts,
-            prefetch_bytes=None if workload.loader is None else workload.loader.settings.prefetch_bytes,
-            foreach=None,
+            prefetch_bytes=workload.prefetch_bytes,
+            foreach=calibration.foreach,
             seconds_per_epoch=sum(one.seconds for one in chosen) + batches * calibration.optimizer_seconds,
             sure=_how_sure(proof, workload),
             faster_with=self._faster_with(chosen),
@@ -313,15 +313,27 @@ def raised(growth: float) -> int:
     return int(growth * (1 + _MARGIN)) + _MARGIN_BYTES
 
 
+def _make(task: Task, workload: Workload) -> Plan:
+    """The plan; where nothing fits, once more with an optimizer that makes no copies of all parameters at once."""
+    try:
+        with _planning(task, workload) as planning:
+            return planning.make()
+    except DoesNotFitError:
+        if not task.copies_for_foreach:
+            raise
+        with _planning(task, workload, foreach=False) as planning:
+            return planning.make()
+
+
 @contextmanager
-def _planning(task: Task, workload: Workload) -> Iterator[_Planning]:
+def _planning(task: Task, workload: Workload, *, foreach: bool | None = None) -> Iterator[_Planning]:
     """A plan being made, with a child to probe with, inside the budget."""
     on_cpu = task.device.type == "cpu"
     allowed = task.budget.left - _BESIDE if on_cpu else _ENDLESS
     with Prober(task.subject(workload), allowed, settled=task.settled, factory=task.factory) as prober:
         try:
             room = allowed - prober.start()
-            calibration = Calibration(prober, workload, may_cut_time=task.is_sequential(workload))
+            calibration = Calibration(prober, workload, may_cut_time=task.is_sequential(workload), foreach=foreach)
             yield _Planning(task, workload, calibration, room if on_cpu else task.budget.left)
         except TooLarge:
             raise _no_room_to_probe(task, prober.base) from None
@@ -357,9 +369,9 @@ def _for_fastest_size(task: Task, data: Any, sample: Any, lengths: ArrayLike | N
     best: tuple[float, Plan] | None = None
     for size in sizes_to_try(data, lengths):
         workload = read_workload(task.model, data=data, sample=sample, lengths=lengths, batch_size=size)
+        workload = workload.with_ring_in(task.budget.left)
         try:
-            with _planning(task, workload) as planning:
-                made = planning.make()
+            made = _make(task, workload)
         except DoesNotFitError:
             tried.append(SizeTried(size, fits=False, steps_per_second=0.0))
             break
@@ -370,6 +382,5 @@ def _for_fastest_size(task: Task, data: Any, sample: Any, lengths: ArrayLike | N
             best = speed, made
     if best is None:
         workload = read_workload(task.model, data=data, sample=sample, lengths=lengths, batch_size=1)
-        with _planning(task, workload) as planning:
-            return planning.make()  # or the error that says why not
+        return _make(task, workload)  # or the error that says why not
     return replace(best[1], sizes_tried=tuple(tried))

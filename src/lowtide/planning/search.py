@@ -96,7 +96,7 @@ def search(
 def candidates(
     bucket: Bucket, models: Mapping[Manner, Models], batch_bytes: Callable[[int, int], int]
 ) -> Iterator[Found]:
-    """Every choice for a bucket, with what it takes."""
+    """Every choice for a bucket, with what it takes: beside its batch a micro-batch, or the next batch being made."""
     whole_batch = batch_bytes(bucket.rows, bucket.steps)
     for manner, known in models.items():
         if manner.chunk_steps is not None and manner.chunk_steps >= bucket.steps:
@@ -106,7 +106,8 @@ def candidates(
                 choice = manner.choice(bucket.steps, rows, kept)
                 typical = manner.choice(max(1, round(bucket.mean_steps)), rows, kept)
                 seconds = -(-bucket.rows // rows) * known.seconds.predict(typical)
-                yield Found(bucket, choice, whole_batch + known.bytes.predict(choice), bucket.batches * seconds)
+                taken = whole_batch + max(known.bytes.predict(choice), whole_batch)
+                yield Found(bucket, choice, taken, bucket.batches * seconds)
 
 
 def row_counts(rows: int) -> list[int]:

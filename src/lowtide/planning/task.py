@@ -90,6 +90,12 @@ class Task:
         return self.allocator.mmap_threshold is not None
 
     @property
+    def copies_for_foreach(self) -> bool:
+        """Whether the optimizer works on all parameters at once, in copies of them."""
+        groups = [group.get("foreach", False) for group in self.optimizer.param_groups]
+        return any(one or (one is None and self.device.type == "cuda") for one in groups)
+
+    @property
     def parameter_bytes(self) -> int:
         """Of all parameters that are trained: their gradients take as much."""
         return sum(one.numel() * one.element_size() for one in self.model.parameters() if one.requires_grad)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal
 
@@ -30,7 +30,8 @@ _MOST_BATCHES = 4096
 """Of an epoch that are looked at; the rest is taken to be like them."""
 _LOOKED_AT = 8
 """Batches of a DataLoader without lengths that are read."""
-_SIZE_TRIED_FIRST = 64
+_RING_SHARE = 0.1
+"""Of the bytes left for training, what batches made ahead may take."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +48,28 @@ class Workload:
     batch_size: int
     """Sequences of one optimizer step, at most."""
     ring_bytes: int
-    """What loading takes beside the batch in use, at most."""
+    """What loading holds beside the batch in use while a step runs, at most."""
     told: str
     """Where the sizes come from, in words."""
     loader: Loader | None = None
     """What loads the batches, where it is Lowtide's."""
+    prefetch_bytes: int | None = None
+    """What that loader is to make ahead."""
 
     @property
     def longest(self) -> int:
         """Steps of the longest batch."""
         return int(self.steps.max())
+
+    def with_ring_in(self, left: int) -> Workload:
+        """The same, with as much made ahead as the loader was told to, or nothing where that is a large part of `left`.
+
+        Without, a batch is made when the step before is over: it stands beside the batch before, not beside the step.
+        """
+        if self.loader is None or self.ring_bytes <= _RING_SHARE * left:
+            return self
+        making = self.loader.ring_bytes_with(0) - self.pattern.bytes(*self.loader.largest)
+        return replace(self, ring_bytes=max(0, making), prefetch_bytes=0)
 
     @property
     def varies(self) -> bool:
@@ -151,6 +164,7 @@ def _of_loader(loader: Loader, batch_size: int) -> Workload:
         ring_bytes=loader.ring_bytes,
         told=f"a store's loader, {len(loader)} batches an epoch",
         loader=loader,
+        prefetch_bytes=loader.settings.prefetch_bytes,
     )
 
 
@@ -182,13 +196,24 @@ def _of_torch_loader(
         )
     if lengths is not None:
         table = _checked(lengths)
-        return _unsorted(pattern, table, batch_size, told=f"{len(table)} lengths, in random batches")
+        found_sizes = _unsorted(pattern, table, batch_size, told=f"{len(table)} lengths, in random batches")
+        return replace(found_sizes, ring_bytes=_ahead(loader, found_sizes))
     batches = len(loader) if hasattr(loader.dataset, "__len__") else sum(found.values())
     sizes = np.array(list(found.elements()), dtype=np.int64)
     told = f"{len(sizes)} batches of the DataLoader"
     if len(set(sizes[:, 1].tolist())) > 1:
         told += ": a longer one is refused; give lengths= for all"
-    return Workload(pattern, sizes[:, 0], sizes[:, 1], batches / len(sizes), batch_size, 0, told)
+    made = Workload(pattern, sizes[:, 0], sizes[:, 1], batches / len(sizes), batch_size, 0, told)
+    return replace(made, ring_bytes=_ahead(loader, made))
+
+
+def _ahead(loader: DataLoader[Any], workload: Workload) -> int:
+    """Bytes of the batches that a DataLoader's workers make ahead, in shared memory."""
+    return (
+        loader.num_workers
+        * (loader.prefetch_factor or 0)
+        * workload.pattern.bytes(workload.batch_size, workload.longest)
+    )
 
 
 def _of_dataset(

@@ -359,7 +359,7 @@ def test_what_is_reported_covers_wide_values_of_many_rows_and_weights_of_many_st
     schema = Schema((*SCHEMA.fields[:2], Field("wide", "static", "sequence", "float32", width)), "int64")
     with StoreWriter(tmp_path / "a", schema) as writer:
         for number, steps in enumerate(lengths):
-            arrays = {"x": np.zeros((steps, 2), np.float32), "y": np.zeros(steps, np.int16)}
+            arrays: dict[str, Any] = {"x": np.zeros((steps, 2), np.float32), "y": np.zeros(steps, np.int16)}
             writer.add(number, {**arrays, "wide": np.zeros(width, np.float32)})
         writer.commit()
     loader = Store(tmp_path / "a").loader(prefetch_bytes=0, framework="numpy", **options)

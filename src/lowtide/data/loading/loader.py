@@ -129,10 +129,14 @@ class Loader:
 
         What `augment` takes is the user's to know.
         """
+        return self.ring_bytes_with(self.settings.prefetch_bytes)
+
+    def ring_bytes_with(self, prefetch_bytes: int) -> int:
+        """The same for another `prefetch_bytes`."""
         rows, steps = self.largest
         most_rows = max(rows, self._drafts.most_rows())
         largest = self._collate.bytes_of(rows, steps) + self._collate.bytes_of(most_rows - rows, 0)
-        return max(self.settings.prefetch_bytes, largest) + self._collate.scratch_bytes(most_rows, steps)
+        return max(prefetch_bytes, largest) + self._collate.scratch_bytes(most_rows, steps)
 
     def joiner(self, how: How) -> Joiner:
         """What brings predictions on the rows of batches together per sequence.
