@@ -251,6 +251,7 @@ def test_of_a_gpu_the_tighter_of_what_is_free_and_what_is_allowed_counts(
 ) -> None:
     cuda = torch.cuda
     monkeypatch.setattr(cuda, "is_available", lambda: True)
+    monkeypatch.setattr(cuda, "current_device", lambda: 0)
     monkeypatch.setattr(cuda, "mem_get_info", lambda _device: (3072 * MIB, 8192 * MIB))
     monkeypatch.setattr(cuda, "memory_reserved", lambda _device: 1024 * MIB)
     monkeypatch.setattr(cuda, "get_per_process_memory_fraction", lambda _device: fraction)

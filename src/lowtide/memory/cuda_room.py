@@ -33,12 +33,13 @@ def cuda_room(device: torch.device) -> tuple[int, Room]:
             why="only main memory and the memory of CUDA GPUs can be asked for their limits",
             fix='leave `device` out for main memory, or name a GPU that torch sees, such as "cuda:0"',
         )
-    index = torch.cuda.current_device() if device.index is None else device.index  # not all of torch takes "cuda"
-    free, total = torch.cuda.mem_get_info(index)
-    reserved = torch.cuda.memory_reserved(index)
-    allowed = int(torch.cuda.get_per_process_memory_fraction(index) * total)
+    if str(device) == "cuda":  # not all of torch takes it
+        device = torch.device("cuda", torch.cuda.current_device())
+    free, total = torch.cuda.mem_get_info(device)
+    reserved = torch.cuda.memory_reserved(device)
+    allowed = int(torch.cuda.get_per_process_memory_fraction(device) * total)
     left = min(free - RESERVE, allowed - reserved)
-    name = torch.cuda.get_device_name(index)
+    name = torch.cuda.get_device_name(device)
     source = (
         f"{name}: {in_words(free)} of {in_words(total)} free, {in_words(RESERVE)} of it left to the driver; torch's "
         f"allocator has {in_words(reserved)} and may have {in_words(allowed)}"
