@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -98,6 +100,16 @@ def test_missing_steps_are_refused(tmp_path: Path) -> None:
     entry = ShardEntry(replace(NOWHERE, bytes=size), (2,))
     with pytest.raises(LowtideError, match="'code' has missing values"):
         Shard(tmp_path / "a", entry, schema).batch(0).steps("code")
+
+
+def test_a_shard_that_cannot_be_read_is_not_called_damaged(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    entry = store.manifest.shards[0]
+    monkeypatch.setattr(pa, "memory_map", refuse)
+    with pytest.raises(LowtideError, match="cannot be read: Too many open files"):
+        Shard(store.path / entry.file.path, entry, SCHEMA).batch(0)
 
 
 def test_files_are_looked_for_in_the_stores_own_folders(store: Store, tmp_path: Path) -> None:

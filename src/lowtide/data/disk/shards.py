@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lowtide.data.disk.arrow import numbers_of, present_in
-from lowtide.data.disk.files import plain_size
+from lowtide.data.disk.files import plain_size, read_errors
 from lowtide.data.disk.manifest import FileEntry, ShardEntry, damaged
 from lowtide.data.disk.step_tables import StepTables
 from lowtide.data.fields import ID, Array, Field, Schema
@@ -66,9 +66,10 @@ class Shard:
         size = plain_size(self._path)
         if size != self._entry.file.bytes:
             raise damaged(self._path, _size_fault(size, self._entry.file.bytes))
+        with read_errors(self._path), pa.memory_map(str(self._path)) as mapped:
+            content = mapped.read_buffer()
         try:
-            with pa.memory_map(str(self._path)) as mapped:
-                reader = pa.ipc.open_file(pa.BufferReader(mapped.read_buffer()))
+            reader = pa.ipc.open_file(pa.BufferReader(content))
         except (pa.ArrowException, OSError) as error:
             raise damaged(self._path, str(error)) from error
         if not reader.schema.equals(self._schema.arrow):
