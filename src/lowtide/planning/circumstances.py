@@ -6,9 +6,7 @@ import hashlib
 import importlib.metadata
 import json
 import platform
-from collections.abc import Iterator
 from pathlib import Path
-from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -17,9 +15,9 @@ from torch.optim import Optimizer
 
 from lowtide import kernels
 from lowtide.memory.allocator import AllocatorReport
+from lowtide.planning import code
 from lowtide.planning.pattern import Pattern
 from lowtide.planning.workload import Workload
-from lowtide.step._sequence import leaves
 
 VERSION = 1
 """Of how plans are made: another one makes them anew."""
@@ -55,9 +53,10 @@ def fingerprint(
         VERSION,
         repr(model),
         [(name, tuple(one.shape), str(one.dtype), one.requires_grad) for name, one in model.named_parameters()],
-        [(module.training, sorted(_code_of(type(module)))) for module in model.modules()],
-        sorted(_code_of(loss_fn)),
-        repr(loss_fn) if isinstance(loss_fn, nn.Module) else "",
+        [(name, tuple(one.shape), str(one.dtype)) for name, one in model.named_buffers()],
+        [(module.training, code.told_values(module)) for module in model.modules()],
+        [code.told(kind) for kind in dict.fromkeys(map(type, model.modules()))],
+        code.told(loss_fn),
         type(optimizer).__qualname__,
         [[(key, repr(value)) for key, value in group.items() if key != "params"] for group in optimizer.param_groups],
         bool(optimizer.state),
@@ -74,28 +73,7 @@ def fingerprint(
 
 
 def _shapes(pattern: Pattern) -> list[object]:
-    shapes = [(tuple(leaf.shape[2:]), str(leaf.dtype)) for leaf in leaves(pattern.parts)]
-    return [sorted(pattern.parts), shapes, pattern.batch_first, pattern.has_lengths]
-
-
-def _code_of(thing: Any) -> Iterator[str]:  # noqa: ANN401 - a class, a function or an object
-    """The code of a function, or of all functions of a class, as text that is the same in every process."""
-    if isinstance(thing, FunctionType):
-        yield _told(thing.__code__)
-    elif isinstance(thing, type):
-        for one in vars(thing).values():
-            if isinstance(one, FunctionType):
-                yield _told(one.__code__)
-    elif hasattr(thing, "func"):  # functools.partial
-        yield from _code_of(thing.func)
-        yield repr((thing.args, thing.keywords))
-    else:
-        yield type(thing).__qualname__
-
-
-def _told(code: CodeType) -> str:
-    constants = [_told(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
-    return f"{code.co_code.hex()}{constants}{code.co_names}"
+    return [sorted(pattern.parts), pattern.widths, pattern.batch_first, pattern.has_lengths]
 
 
 def _processor() -> str:
