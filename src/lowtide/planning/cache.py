@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
 from lowtide.errors import LowtideError
@@ -11,7 +13,7 @@ from lowtide.planning.plan import Plan
 
 SETTING = "LOWTIDE_CACHE"
 """The folder that plans are kept in; "off" keeps none."""
-_SAME_BUDGET = 0.05
+_SAME_ROOM = 0.05
 """Relative difference in the room for training up to which a plan is taken for another budget."""
 
 
@@ -24,25 +26,40 @@ def cached(fingerprint: str, budget: Budget, asked: object) -> Plan | None:
         plan = Plan.load(place)
     except LowtideError:
         return None  # of another version, damaged, or too large by now: it is made anew
+    room = plan.budget - plan.base_bytes
     plan = plan.rebased(budget.held)
-    there = plan.budget - plan.base_bytes
-    if plan.peak_bytes > budget.bytes or abs(budget.left - there) > _SAME_BUDGET * there:
+    if plan.peak_bytes > budget.bytes or abs(budget.left - room) > _SAME_ROOM * room:
         return None
-    return plan
+    return replace(plan, budget=budget.bytes, budget_source=budget.source)
 
 
 def keep(plan: Plan, asked: object) -> None:
-    """Remember a plan."""
+    """Remember a plan; where that cannot be done it is said, and the plan is good all the same."""
     place = _place(plan.fingerprint, asked)
-    if place is not None:
+    if place is None:
+        return
+    try:
         place.parent.mkdir(parents=True, exist_ok=True)
         plan.save(place)
+    except (OSError, LowtideError) as error:
+        said = error.what if isinstance(error, LowtideError) else error
+        warnings.warn(
+            f"the plan is not kept for the next call: {said}; set {SETTING} to a folder, or to off", stacklevel=3
+        )
 
 
 def _place(fingerprint: str, asked: object) -> Path | None:
     setting = os.environ.get(SETTING)
     if setting == "off":
         return None
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = Path(setting) if setting else home / "lowtide"
-    return folder / "plans" / f"{fingerprint}-{'auto' if asked is None else asked}.json"
+    folder = Path(setting) if setting else _folder()
+    return folder and folder / "plans" / f"{fingerprint}-{'auto' if asked is None else asked}.json"
+
+
+def _folder() -> Path | None:
+    """Among the user's caches; None where nobody knows of a home, as in some containers."""
+    told = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return Path(told or Path.home() / ".cache") / "lowtide"
+    except RuntimeError:
+        return None

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lowtide.data.disk.files import write_beside
 from lowtide.errors import LowtideError
 from lowtide.memory.limit import limit
 from lowtide.memory.sizes import in_words
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 _FORMAT = 1
+_WHOLE = ("budget", "peak_bytes", "base_bytes", "before_proof", "batch_size")
+"""What of a plan is a whole number in any case."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +121,12 @@ class Plan:
                 group["foreach"] = self.foreach
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the plan to a JSON file, beside its place first."""
-        place = Path(path)
-        beside = place.with_name(f".{place.name}.{os.getpid()}")
-        beside.write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
-        beside.replace(place)
+        """Write the plan to a JSON file, beside its place first.
+
+        Raises:
+            LowtideError: It cannot be written there.
+        """
+        write_beside(Path(path), (json.dumps(self.to_json(), indent=1) + "\n").encode())
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Plan:
@@ -134,9 +138,10 @@ class Plan:
         try:
             told = json.loads(Path(path).read_text(encoding="utf-8"))
             plan = Plan.from_json(told)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, LowtideError) as error:
+            said = error.what if isinstance(error, LowtideError) else f"{type(error).__name__}: {error}"
             raise LowtideError(
-                what=f"{path} holds no plan: {error}",
+                what=f"{path} holds no plan: {said}",
                 why="a plan is what Plan.save wrote, of this version",
                 fix="make the plan anew with lowtide.plan",
             ) from error
@@ -181,11 +186,18 @@ class Plan:
         """The plan that `to_json` told.
 
         Raises:
-            ValueError, KeyError, TypeError: It is none of this version.
+            ValueError, KeyError, TypeError, AttributeError, LowtideError: It is none of this version.
         """
         values = dict(told)
         if values.pop("format") != _FORMAT:
             message = f"format {told['format']!r} is not {_FORMAT}"
+            raise ValueError(message)
+        for name in _WHOLE:
+            if type(values[name]) is not int or values[name] < 0:
+                message = f"{name} is {values[name]!r}"
+                raise ValueError(message)
+        if not values["buckets"]:
+            message = "there are no buckets"
             raise ValueError(message)
         values["buckets"] = tuple(
             BucketPlan(**{**bucket, "choice": Choice(**bucket["choice"])}) for bucket in values["buckets"]
