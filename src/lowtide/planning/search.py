@@ -56,6 +56,7 @@ class Found:
 
 def buckets_of(rows: Ints, steps: Ints, repeats: float) -> tuple[Bucket, ...]:
     """Group batches by their lengths, ascending: edges lie the closer together the fewer lengths there are."""
+    steps = np.maximum(steps, 1)  # a batch of sequences without a step is run as one step
     longest, shortest = int(steps.max()), int(steps.min())
     ratio = max(1.25, (longest / shortest) ** (1 / _MOST_BUCKETS) * 1.0001)
     edges = []
@@ -66,12 +67,12 @@ def buckets_of(rows: Ints, steps: Ints, repeats: float) -> tuple[Bucket, ...]:
     edges = sorted(set(edges))
     places = np.searchsorted(edges, steps)
     found = []
-    for place, upper in enumerate(edges):
+    for place in range(len(edges)):
         here = places == place
         if here.any():
-            longest_here = upper if upper == longest else int(steps[here].max())
+            lengths = steps[here]
             found.append(
-                Bucket(longest_here, int(rows[here].max()), float(here.sum()) * repeats, float(steps[here].mean()))
+                Bucket(int(lengths.max()), int(rows[here].max()), len(lengths) * repeats, float(lengths.mean()))
             )
     return tuple(found)
 
