@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 
 import torch
 
@@ -23,7 +24,7 @@ _UNITS = {
     "gib": 1 << 30,
     "tib": 1 << 40,
 }
-_WRITTEN = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
+_WRITTEN = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 _LEFT_TO_OTHERS = 0.03
 """Share of a limit that a plan leaves alone where no budget is given: what else runs there is not known."""
 
@@ -75,7 +76,7 @@ def bytes_of(asked: int | str) -> int:
     if isinstance(asked, str):
         match = _WRITTEN.fullmatch(asked)
         if match and match[2].lower() in _UNITS:
-            return _positive(int(float(match[1]) * _UNITS[match[2].lower()]), asked)
+            return _positive(int(Decimal(match[1]) * _UNITS[match[2].lower()]), asked)
     elif type(asked) is int:
         return _positive(asked, asked)
     raise _meaningless(asked)
