@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sized
+from collections.abc import Iterator, Mapping, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, IterableDataset
 
 from lowtide.data.loading.assembly import drafts_of, items_of_lengths
 from lowtide.data.loading.drafts import Drafts, sizes_of
@@ -22,6 +23,7 @@ from lowtide.data.view import View
 from lowtide.errors import LowtideError
 from lowtide.nn.bucketed import BucketedLoader, bucketed
 from lowtide.planning.pattern import Pattern, read_pattern
+from lowtide.step._randomness import Watch
 
 Ints = NDArray[np.int64]
 BatchSize = int | Literal["auto"]
@@ -30,6 +32,8 @@ _MOST_BATCHES = 4096
 """Of an epoch that are looked at; the rest is taken to be like them."""
 _LOOKED_AT = 8
 """Batches of a DataLoader without lengths that are read."""
+_MOST_SHAPES = 1024
+"""That libraries keep something for."""
 _RING_SHARE = 0.1
 """Of the bytes left for training, what batches made ahead may take."""
 
@@ -51,6 +55,8 @@ class Workload:
     """What loading holds beside the batch in use while a step runs, at most."""
     told: str
     """Where the sizes come from, in words."""
+    on_device: bool = True
+    """Whether a batch lies where the model is: on a GPU it is moved there micro-batch by micro-batch."""
     loader: Loader | None = None
     """What loads the batches, where it is Lowtide's."""
     prefetch_bytes: int | None = None
@@ -60,6 +66,16 @@ class Workload:
     def longest(self) -> int:
         """Steps of the longest batch."""
         return int(self.steps.max())
+
+    def batch_bytes(self, rows: int, steps: int) -> int:
+        """Bytes of a batch of this size, in the memory that is planned."""
+        return self.pattern.bytes(rows, steps) if self.on_device else 0
+
+    @property
+    def shapes(self) -> int:
+        """Different shapes that the micro-batches of an epoch have, about and at most."""
+        different = len(np.unique(np.stack([self.rows, self.steps]), axis=1).T)
+        return min(_MOST_SHAPES, different * (2 if self.pattern.has_lengths else 1))
 
     def with_ring_in(self, left: int) -> Workload:
         """The same, with as much made ahead as the loader was told to, or nothing where that is a large part of `left`.
@@ -98,7 +114,8 @@ def read_workload(
         )
     batch_first = layout_of(model)
     if data is not None:
-        return _of_data(data, lengths, batch_size, batch_first=batch_first)
+        with _undrawn(data):
+            return _of_data(data, lengths, batch_size, batch_first=batch_first)
     pattern = read_pattern(sample, batch_first=batch_first)
     if lengths is None:
         return _fixed(pattern, batch_size)
@@ -113,8 +130,18 @@ def layout_of(model: nn.Module) -> bool:
 
 
 def sizes_to_try(data: Any, lengths: ArrayLike | None) -> list[int]:  # noqa: ANN401 - as for a workload
-    """Batch sizes for "auto": powers of two, as far as there are sequences for eight batches."""
-    count = len(data) if isinstance(data, Sized) and not isinstance(data, (Loader, DataLoader)) else None
+    """Batch sizes for "auto": powers of two, as far as there are sequences for eight batches.
+
+    Raises:
+        LowtideError: The data come in batches that are made already.
+    """
+    if isinstance(data, (Loader, DataLoader)):
+        raise LowtideError(
+            what=f'batch_size="auto" with a {type(data).__name__}, whose batches have their sizes already',
+            why="other sizes are tried by making other batches",
+            fix="give what it loads from, a Store or a Dataset, or sample=batch with lengths=",
+        )
+    count = len(data) if isinstance(data, Sized) else None
     if count is None and lengths is not None:
         count = len(np.asarray(lengths))
     return [size for size in (8, 16, 32, 64, 128, 256, 512) if count is None or size == 8 or 8 * size <= count]  # noqa: PLR2004
@@ -129,13 +156,34 @@ def _of_data(data: Any, lengths: ArrayLike | None, batch_size: int, *, batch_fir
         return _of_bucketed(data, batch_size, batch_first=batch_first)
     if isinstance(data, DataLoader):
         return _of_torch_loader(data, lengths, batch_size, batch_first=batch_first)
-    if isinstance(data, Dataset) or hasattr(data, "__getitem__"):
+    if _is_numbered(data):
         return _of_dataset(data, lengths, batch_size, batch_first=batch_first)
     raise LowtideError(
         what=f"data= is a {type(data).__name__}",
         why="sizes are read from what batches come from",
         fix="give a Store, a loader, a Dataset or a DataLoader; or sample=batch with lengths=",
     )
+
+
+def _is_numbered(data: object) -> bool:
+    """Whether samples can be asked for by their numbers."""
+    numbered = hasattr(data, "__getitem__") and hasattr(data, "__len__")
+    return numbered and not isinstance(data, (Mapping, str, bytes, IterableDataset))
+
+
+@contextmanager
+def _undrawn(data: Any) -> Iterator[None]:  # noqa: ANN401 - as for a workload
+    """Put every random generator back that looking at data may move: the process's own, and those of a DataLoader."""
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call] # torch ships it so
+    before = Watch([torch.device("cuda", gpu) for gpu in gpus])
+    samplers = [getattr(data, name, None) for name in ("sampler", "batch_sampler")]
+    drawing = [data, *samplers, *(getattr(one, "sampler", None) for one in samplers)]
+    found = [getattr(one, "generator", None) for one in drawing]
+    own = {one: one.get_state() for one in found if isinstance(one, torch.Generator)}
+    try:
+        yield
+    finally:
+        before.put_back(own)
 
 
 def _of_loader(loader: Loader, batch_size: int) -> Workload:
@@ -153,7 +201,7 @@ def _of_loader(loader: Loader, batch_size: int) -> Workload:
         )
     pattern = read_pattern(loader.batch(0), batch_first=loader.settings.batch_first)
     found = np.array(list(islice(loader.sizes(), _MOST_BATCHES)), dtype=np.int64)
-    rows, longest = loader.largest
+    rows, longest = _largest(loader)
     _check_size(batch_size, int(found[:, 0].max()))
     return Workload(
         pattern=pattern,
@@ -168,12 +216,23 @@ def _of_loader(loader: Loader, batch_size: int) -> Workload:
     )
 
 
+def _largest(loader: Loader) -> tuple[int, int]:
+    """Rows and steps that no batch of any epoch exceeds, in this combination or in product."""
+    rows, steps = loader.largest
+    most = loader.settings.max_padded_steps
+    return (rows if most is None else -(-most // steps)), steps
+
+
 def _of_bucketed(loader: BucketedLoader, batch_size: int, *, batch_first: bool) -> Workload:
     place = loader.state_dict()
-    with torch.random.fork_rng(devices=[]):
+    loader.set_epoch(loader.epoch)
+    try:
         pattern = read_pattern(next(iter(loader)), batch_first=batch_first)
-    loader.load_state_dict(place)
-    return _of_drafts(pattern, loader.drafts, batch_size, told="a bucketed loader")
+    finally:
+        loader.load_state_dict(place)
+    made = _of_drafts(pattern, loader.drafts, batch_size, told="a bucketed loader")
+    made = replace(made, batch_size=int(made.rows.max()))
+    return replace(made, ring_bytes=_ahead(loader, made))
 
 
 def _of_torch_loader(
@@ -181,13 +240,13 @@ def _of_torch_loader(
 ) -> Workload:
     if loader.batch_size is not None:
         _check_size(batch_size, loader.batch_size)
+        batch_size = loader.batch_size
     found: Counter[tuple[int, int]] = Counter()
     pattern = None
-    with torch.random.fork_rng(devices=[]):
-        for batch in islice(loader, _LOOKED_AT):
-            seen = read_pattern(batch, batch_first=batch_first)
-            pattern = seen if pattern is None or seen.full_steps > pattern.full_steps else pattern
-            found[(seen.full_rows, seen.full_steps)] += 1
+    for batch in islice(loader, _LOOKED_AT):
+        seen = read_pattern(batch, batch_first=batch_first)
+        pattern = seen if pattern is None or seen.full_steps > pattern.full_steps else pattern
+        found[(seen.full_rows, seen.full_steps)] += 1
     if pattern is None:
         raise LowtideError(
             what="the DataLoader gave no batch",
@@ -226,6 +285,12 @@ def _of_dataset(
     if lengths is not None:
         loader = bucketed(dataset, lengths, batch_size=batch_size, batch_first=batch_first)
         return _of_bucketed(loader, batch_size, batch_first=batch_first)
+    if len(dataset) == 0:
+        raise LowtideError(
+            what="the dataset holds no sample",
+            why="a plan is made for batches of known sizes",
+            fix="give data that are there",
+        )
     try:
         batch = torch.utils.data.default_collate([dataset[place] for place in range(min(len(dataset), batch_size))])
     except (RuntimeError, TypeError) as error:
@@ -241,9 +306,9 @@ def _fixed(pattern: Pattern, batch_size: int, *, count: int | None = None) -> Wo
     """All batches of one size."""
     return Workload(
         pattern=pattern,
-        rows=np.array([batch_size]),
+        rows=np.array([batch_size if count is None else min(batch_size, count)]),
         steps=np.array([pattern.full_steps]),
-        repeats=1 if count is None else max(1.0, count / batch_size),
+        repeats=1.0 if count is None else max(1.0, count / batch_size),
         batch_size=batch_size,
         ring_bytes=0,
         told="one batch of a fixed size" if count is None else f"{count} samples of one size",
@@ -271,7 +336,7 @@ def _unsorted(pattern: Pattern, lengths: Ints, batch_size: int, *, told: str) ->
 
 
 def _checked(lengths: ArrayLike) -> Ints:
-    table = np.asarray(lengths)
+    table = np.asarray(lengths.cpu() if isinstance(lengths, torch.Tensor) else lengths)
     if table.ndim != 1 or not len(table) or not np.issubdtype(table.dtype, np.integer) or (table < 1).any():
         raise LowtideError(
             what=f"lengths of shape {table.shape} and type {table.dtype}",
