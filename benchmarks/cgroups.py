@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 CONTROLLER = Path("/sys/fs/cgroup/memory")
 _LIMIT_FILE = "memory.limit_in_bytes"
+_TASKS_FILE = "tasks"
+_PATIENCE_SECONDS = 10.0
+"""For children of a process that was killed: they end a little later."""
 
 
 def hindrance() -> str | None:
@@ -32,12 +36,15 @@ def memory_group(limit: int | None = None) -> Iterator[Path]:
             set_limit(group, limit)
         yield group
     finally:
+        given_up = time.monotonic() + _PATIENCE_SECONDS
+        while (group / _TASKS_FILE).read_text() and time.monotonic() < given_up:
+            time.sleep(0.05)
         group.rmdir()
 
 
 def enter(group: Path) -> None:
     """Have this process, and the children that it makes from now on, be charged to a group."""
-    (group / "tasks").write_text(str(os.getpid()), encoding="ascii")
+    (group / _TASKS_FILE).write_text(str(os.getpid()), encoding="ascii")
 
 
 def set_limit(group: Path, limit: int) -> None:
