@@ -130,11 +130,11 @@ def measure(works: Sequence[Work], *, processes: int, path: Path) -> None:
         write(path, figures_to_json(machine, figures))
 
 
-def sample(work: Work, *, processes: int) -> dict[str, Sample]:
-    """Measure all settings in turns, so that a machine that slows down slows all of them."""
-    found: dict[str, list[dict[str, Any]]] = {setting.name: [] for setting in SETTINGS}
+def sample(work: Work, *, processes: int, settings: Sequence[Setting] = SETTINGS) -> dict[str, Sample]:
+    """Measure settings in turns, so that a machine that slows down slows all of them."""
+    found: dict[str, list[dict[str, Any]]] = {setting.name: [] for setting in settings}
     for _ in range(processes):
-        for setting in SETTINGS:
+        for setting in settings:
             request = {"act": "train", "work": asdict(work), "mmap_threshold": setting.mmap_threshold}
             found[setting.name].append(ask(request, setting))
     return {

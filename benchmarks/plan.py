@@ -1,19 +1,21 @@
 """Does a budget become a plan that holds: never killed, close to what is measured, fast, and made in seconds?
 
-    python -m benchmarks.plan                     sixty drawn cases, beside everything else; hours
+    python -m benchmarks.plan                     everything, beside nothing else; hours
     python -m benchmarks.plan --only cases --cases 10     some of it
+    python -m benchmarks.plan --only grid --only rivals   parts, about half an hour each
     python -m benchmarks.plan --fresh             forget what an interrupted run has found
 
 Parts: cases (drawn tasks of many kinds, each planned and trained in a process of its own, in a memory cgroup whose
-limit is the budget: as root with version 1 of cgroups; elsewhere without that limit, which the table says). What is
-measured is kept case by case, so a run that was interrupted goes on where it was.
+limit is the budget: as root with version 1 of cgroups; elsewhere without that limit, which the table says), grid (what
+the plan chose beside the best of all choices, each of them timed), rivals (stock torch and the batch-size finders of
+accelerate and Lightning in the same cgroups), allocator (stock training as malloc is, and settled). What is measured is
+kept case by case, so a run that was interrupted goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -23,11 +25,16 @@ from typing import Any
 from benchmarks.cgroups import hindrance, kills, memory_group
 from benchmarks.figures import Figure, figures_to_json, render_figures
 from benchmarks.layers import write
+from benchmarks.plan_allocator import measure_allocator
+from benchmarks.plan_asking import MODULE, asked
+from benchmarks.plan_grid import CASES as GRIDS
+from benchmarks.plan_grid import measure_grid
+from benchmarks.plan_rivals import measure_rivals
 from benchmarks.report import MEGABYTE, Machine, render_machine
 from benchmarks.task import ROOT, ask_child
 
-MODULE = "benchmarks.plan"
 RESULTS = ROOT / "benchmarks" / "results" / "plan.json"
+PARTS = ("cases", "grid", "rivals", "allocator")
 CASES = 60
 _GROWTH_TOLD = 200e6
 """Growth over the imported process from which on its own ratio is asked for."""
@@ -38,9 +45,10 @@ _SMALL_STEPS = 2000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line; be a measuring child, or the parent that asks children and shows what they say."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=["cases"], action="append", help="one part; may be given again")
+    parser.add_argument("--only", choices=PARTS, action="append", help="one part; may be given again")
     parser.add_argument("--cases", type=int, default=CASES, metavar="N", help="how many are drawn")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="the number of the first")
+    parser.add_argument("--grids", type=int, default=GRIDS, metavar="N", help="how many cases have all choices timed")
     parser.add_argument("--fresh", action="store_true", help="measure again what was measured before")
     parser.add_argument("--json", type=Path, default=RESULTS, metavar="PATH", help="where the figures go")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -48,14 +56,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.child:
         print(json.dumps(answer(json.loads(chosen.child))))
         return 0
-    kept = chosen.json.with_suffix(".cases.json")
-    if chosen.fresh:
-        kept.unlink(missing_ok=True)
-    found = measure_cases(range(chosen.first, chosen.first + chosen.cases), kept, show=print)
+    measures: dict[str, Callable[[Path], list[Figure]]] = {
+        "cases": lambda kept: judge(measure_cases(range(chosen.first, chosen.first + chosen.cases), kept, show=_show)),
+        "grid": lambda kept: measure_grid(chosen.grids, kept, show=_show),
+        "rivals": lambda kept: measure_rivals(kept, show=_show),
+        "allocator": lambda kept: measure_allocator(kept, show=_show),
+    }
     machine = Machine(**ask_child(json.dumps({"act": "machine"}), {}, module=MODULE))
-    figures = judge(found)
-    print(f"{render_machine(machine)}\n\n{render_figures(figures)}")
-    write(chosen.json, figures_to_json(machine, figures))
+    print(render_machine(machine), flush=True)
+    figures: list[Figure] = []
+    for part in dict.fromkeys(chosen.only or PARTS):
+        kept = chosen.json.with_suffix(f".{part}.json")
+        if chosen.fresh:
+            kept.unlink(missing_ok=True)
+        found = measures[part](kept)
+        figures += found
+        print(f"\n{part}\n\n{render_figures(found)}\n", flush=True)
+        write(chosen.json, figures_to_json(machine, figures))
     return 0
 
 
@@ -65,6 +82,14 @@ def answer(request: dict[str, Any]) -> Any:  # noqa: ANN401 - each request has i
         from benchmarks import machine  # noqa: PLC0415 - brings torch
 
         return asdict(machine.describe_machine())
+    if request["act"] == "grid":
+        from benchmarks.plan_grid_child import run_grid  # noqa: PLC0415 - brings lowtide
+
+        return run_grid(request["number"])
+    if request["act"] == "rival":
+        from benchmarks.plan_rivals_child import run_rival  # noqa: PLC0415 - brings torch
+
+        return run_rival(request["contest"], request["contestant"], request["group"])
     from benchmarks.plan_child import run_case  # noqa: PLC0415 - brings lowtide
 
     return run_case(request["number"], request["group"])
@@ -173,13 +198,11 @@ def _measure(number: int, *, limited: bool) -> dict[str, Any]:
 
 
 def _asked(number: int, group: Path | None) -> dict[str, Any]:
-    request = json.dumps({"act": "case", "number": number, "group": None if group is None else str(group)})
-    command = [sys.executable, "-m", MODULE, "--child", request]
-    child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if child.returncode == 0:
-        found: dict[str, Any] = json.loads(child.stdout.splitlines()[-1])
-        return found
-    return {"killed": child.returncode == -9, "words": child.stderr[-2000:]}  # noqa: PLR2004 - SIGKILL
+    return asked({"act": "case", "number": number, "group": None if group is None else str(group)})
+
+
+def _show(line: str) -> None:
+    print(line, flush=True)
 
 
 if __name__ == "__main__":
