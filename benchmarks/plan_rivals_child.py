@@ -34,7 +34,7 @@ def run_rival(contest: Mapping[str, Any], contestant: str, group: str | None) ->
     """Have a contestant train, and say how fast."""
     if group is not None:
         enter(Path(group))
-    case = Case(**_SAME, lean=contestant == PLAN, **contest["case"])
+    case = case_of(contest["case"], lean=contestant == PLAN)
     contestants: dict[str, Callable[[Case, int], Report]] = {
         PLAN: _plan,
         "stock": _stock,
@@ -42,6 +42,11 @@ def run_rival(contest: Mapping[str, Any], contestant: str, group: str | None) ->
         "lightning": _lightning,
     }
     return contestants[contestant](case, contest["limit"])
+
+
+def case_of(told: Mapping[str, Any], *, lean: bool) -> Case:
+    """A contest's task, with lean layers or stock ones."""
+    return Case(**_SAME, lean=lean, **told)
 
 
 def batches_of(case: Case, batch_size: int) -> list[tuple[int, int]]:

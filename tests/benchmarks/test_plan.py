@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from benchmarks import plan_allocator, plan_grid, plan_rivals
 from benchmarks.allocator import WORKS
 from benchmarks.plan_asking import failed, go_on, recall
 from benchmarks.plan_case import draw_case
+from benchmarks.plan_grid_child import samples_of
+from benchmarks.plan_rivals_child import batches_of, case_of, valid_steps
+from lowtide.planning.workload import read_workload
 
 FAILED = {"killed": False, "words": "Traceback: no such thing"}
 KILLED = {"killed": True, "words": ""}
@@ -119,6 +123,37 @@ def test_a_grid_that_failed_and_a_plan_above_its_budget_are_counted() -> None:
     assert figures["plans whose peak was above the budget"].detail == "[7]"
     assert plan_grid.told(lost) == "3: FAILED Traceback"
     assert plan_grid.told(grid(7, plan=1.0, best=1.0)).startswith("7: 1.000 in 60 s: a case; 4 x 8: 4 rows whole")
+
+
+def test_sampled_batches_stand_for_all_the_work_of_an_epoch() -> None:
+    lengths = torch.randint(10, 400, (97,), generator=torch.Generator().manual_seed(0)).numpy()
+    model = torch.nn.LSTM(2, 4, batch_first=True)
+    sample = {"inputs": torch.zeros(2, 8, 2), "targets": torch.zeros(2, 8, 4), "lengths": torch.tensor([8, 7])}
+    workload = read_workload(model, sample=sample, lengths=lengths, batch_size=8)
+    samples = samples_of(workload)
+    work = sum(one.stands_for * one.rows * one.steps for one in samples)
+    assert work == pytest.approx(float((workload.rows * workload.steps).sum()) * workload.repeats)
+    assert [one.steps for one in samples] == sorted({one.steps for one in samples})
+    sizes = set(zip(workload.rows.tolist(), workload.steps.tolist(), strict=True))
+    assert {(one.rows, one.steps) for one in samples} <= sizes
+
+
+@pytest.mark.parametrize("contest", plan_rivals.CONTESTS, ids=lambda one: one.name)
+def test_rivals_train_on_the_same_sequences_whatever_their_batch_size(contest: plan_rivals.Contest) -> None:
+    case = case_of(contest.case, lean=False)
+    assert case.batch_size * 4 == sum(rows for rows, _ in batches_of(case, case.batch_size))
+    for size in (1, 7, case.batch_size):
+        batches = batches_of(case, size)
+        assert batches == batches_of(case, size)
+        assert sum(rows for rows, _ in batches) == 4 * case.batch_size
+        assert max(rows for rows, _ in batches) == size
+        assert max(steps for _, steps in batches) == case.sequence_lengths().max()
+
+
+def test_padding_is_no_valid_step() -> None:
+    batch = {"inputs": torch.zeros(2, 5, 3)}
+    assert valid_steps(batch) == 10
+    assert valid_steps({**batch, "lengths": torch.tensor([5, 2])}) == 7
 
 
 def trained(rate: float) -> dict[str, Any]:
