@@ -40,6 +40,26 @@ def channels(module: nn.Module, x: Tensor) -> Tensor:
     return outputs.permute(2, 0, 1)
 
 
+def test_a_stock_layer_is_refused_although_a_short_sample_shows_no_difference() -> None:
+    class Forgetful(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.LSTM(WIDTH, WIDTH)
+            for parameter in self.layer.parameters():
+                nn.init.zeros_(parameter)
+
+        def forward(self, x: Tensor) -> Tensor:
+            outputs: Tensor = self.layer(x)[0]
+            return outputs
+
+    step = lowtide.StreamStep(Forgetful(), lowtide.nn.losses.mse, chunk_steps=16)
+    data = torch.randn(100, 3, WIDTH)
+    with pytest.raises(LowtideError, match=r"module 'layer' \(LSTM\) is a stock layer"):
+        step(data, torch.zeros_like(data))
+    step = lowtide.StreamStep(lowtide.lean(Forgetful()), lowtide.nn.losses.mse, chunk_steps=16)
+    assert torch.isfinite(step(data, torch.zeros_like(data)))
+
+
 MIXING: dict[str, tuple[nn.Module, Callable[[nn.Module, Tensor], Tensor], str]] = {
     "bidirectional": (
         lowtide.nn.LSTM(WIDTH, WIDTH // 2, bidirectional=True),

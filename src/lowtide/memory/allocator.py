@@ -91,7 +91,7 @@ def settle_allocator(*, mmap_threshold: int = MMAP_THRESHOLD, huge_pages: bool =
             why="malloc refuses such a threshold and would go on with a moving one",
             fix=f"pass a size in that range, or leave it out for {MMAP_THRESHOLD}",
         )
-    if not _switched_on():
+    if not switched_on():
         return AllocatorReport(None, huge_pages=False, notes=(f"{SETTING}=off",))
     threshold_note = _malloc().fix_mmap_threshold(mmap_threshold)
     huge_note = _ask_for_huge_pages() if huge_pages else "huge pages were not asked for"
@@ -102,7 +102,12 @@ def settle_allocator(*, mmap_threshold: int = MMAP_THRESHOLD, huge_pages: bool =
     )
 
 
-def _switched_on() -> bool:
+def switched_on() -> bool:
+    """Whether the variable LOWTIDE_ALLOCATOR leaves allocators to Lowtide.
+
+    Raises:
+        LowtideError: It has a value that means nothing.
+    """
     value = os.environ.get(SETTING, "on")
     if value not in {"on", "off"}:
         raise LowtideError(

@@ -27,6 +27,7 @@ import torch
 
 from lowtide.errors import LowtideError
 from lowtide.memory.allocator import MMAP_THRESHOLD, settle_allocator
+from lowtide.memory.cuda_allocator import settle_cuda_allocator
 from lowtide.memory.held import held
 from lowtide.memory.status import read_status
 from lowtide.memory.storages import tensors_in
@@ -49,7 +50,10 @@ def main(folder: Path) -> None:
     torch.set_num_threads(limits["threads"])
     _stop_above(limits["bytes"])
     _import_all(limits["modules"])
-    probe = Probe(read_subject(folder / "subject.pt"))
+    subject = read_subject(folder / "subject.pt")
+    if limits["settled"] and any(one.is_cuda for one in subject.model.parameters()):
+        settle_cuda_allocator()
+    probe = Probe(subject)
     gc.collect()
     gc.freeze()  # libraries' objects are many: looking through them before each trial would take longer than it
     _say(answers, {"ready": held()})
@@ -63,13 +67,11 @@ class Probe:
     def __init__(self, subject: Subject) -> None:
         """Remember what is held before the first step."""
         self._subject = subject
-        anything = _OneChoice(Choice(1, 1, None), subject.precision)
-        self._step = PlannedStep(subject.model, subject.loss_fn, anything, batch_first=subject.pattern.batch_first)
+        self._step = self._step_by(_OneChoice(Choice(1, 1, None), subject.precision))
         self._device = next((one.device for one in subject.model.parameters()), torch.device("cpu"))
-        with watch() as before:
-            pass
-        self._base = before.start
-        self._reserved = torch.cuda.memory_reserved(self._device) if self._on_gpu else 0
+        self._base = self._held()
+        self._settled: int | None = None
+        """What training holds between two steps: what was left behind by the first trial."""
 
     @property
     def _on_gpu(self) -> bool:
@@ -86,7 +88,11 @@ class Probe:
             if trial.foreach is not None and "foreach" in group:
                 group["foreach"] = trial.foreach
         _let_go()
-        self._step.follow(_OneChoice(trial.choice, self._subject.precision))
+        before = self._held() - self._base
+        chosen = _OneChoice(trial.choice, self._subject.precision)
+        if trial.anew:
+            self._step = self._step_by(chosen)
+        self._step.follow(chosen)
         if self._on_gpu:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(self._device)
@@ -108,17 +114,32 @@ class Probe:
             del batch
         growth = peak.bytes - self._base
         if self._on_gpu:
-            growth = torch.cuda.max_memory_reserved(self._device) - self._reserved
+            growth = torch.cuda.max_memory_reserved(self._device) - self._base
         _let_go()
+        after = self._held() - self._base
+        if self._settled is None:
+            self._settled = before = after
+        growth -= max(0, before - self._settled)
         state = [one for one in tensors_in(dict(optimizer.state)) if one.device == self._device]
         return Reading(
             state=sum(one.numel() * one.element_size() for one in state),
             growth=max(0, growth),
-            held=max(0, held() - self._base),
+            held=min(after, self._settled),
+            left=max(0, after - before),
             step_seconds=min(step_seconds),
             optimizer_seconds=min(optimizer_seconds),
             steps=len(step_seconds),
         )
+
+    def _step_by(self, plan: _OneChoice) -> PlannedStep:
+        subject = self._subject
+        return PlannedStep(subject.model, subject.loss_fn, plan, batch_first=subject.pattern.batch_first)
+
+    def _held(self) -> int:
+        if not self._on_gpu:
+            return held()
+        torch.cuda.empty_cache()
+        return torch.cuda.memory_reserved(self._device)
 
     def _now(self) -> float:
         if self._on_gpu:

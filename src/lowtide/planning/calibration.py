@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
+
 from lowtide.errors import LowtideError
 from lowtide.planning.manner import Manner
 from lowtide.planning.models import ByteModel, TimeModel
@@ -27,6 +29,8 @@ _TOLD_BYTES = 24 << 20
 _FIRST_ROWS = 4
 _FIRST_STEPS = 16
 _LEAST_STEPS = 8
+_WORTH_COUNTING = 200_000
+"""Bytes kept for a shape: oneDNN's products in bfloat16 keep a megabyte, others nothing that matters."""
 _TIMED_SECONDS = 0.3
 """Of a micro-batch of a finalist, about."""
 _MOST_TIMED_SECONDS = 2.0
@@ -53,7 +57,8 @@ class Calibration:
         self.models: dict[Manner, Models] = {}
         self.refused: dict[Manner, LowtideError] = {}
         """Ways of running that the step refused, and why."""
-        self.last: Reading | None = None
+        self.left_behind: list[int] = []
+        """Bytes that each trial but the first left behind."""
         self.optimizer_seconds = 0.0
         self.state_bytes = 0
         self.held_bytes = 0
@@ -71,6 +76,12 @@ class Calibration:
     def seconds(self) -> float:
         """Since the first probe was asked for."""
         return time.monotonic() - self._begun
+
+    @property
+    def shape_bytes(self) -> int:
+        """What libraries keep for each shape that they have seen, where that is worth counting."""
+        usual = int(np.median(self.left_behind)) if self.left_behind else 0
+        return usual if usual > _WORTH_COUNTING else 0
 
     def learn(self, manners: Iterable[Manner]) -> None:
         """Probe ways of running that are not known yet.
@@ -97,8 +108,8 @@ class Calibration:
         """
         workload = self._workload
         rows = min(workload.batch_size, _MICRO_BATCHES * choice.rows)
-        reading = self._prober.run(Trial(choice, rows, repeats, foreach=self.foreach))
-        batch = workload.pattern.bytes(rows, choice.steps)
+        reading = self._prober.run(Trial(choice, rows, repeats, anew=proof, foreach=self.foreach))
+        batch = workload.batch_bytes(rows, choice.steps)
         manner = Manner.of(choice)
         known = self.models.get(manner) or self._models_of(manner)
         known.bytes.add(choice, reading.growth - batch, proof=proof)
@@ -106,7 +117,7 @@ class Calibration:
         self.optimizer_seconds = reading.optimizer_seconds
         self.state_bytes = max(self.state_bytes, reading.state)
         self.held_bytes = max(self.held_bytes, reading.held)
-        self.last = reading
+        self.left_behind.append(reading.left)
         return reading
 
     def timed(self, choice: Choice) -> bool:
@@ -120,7 +131,7 @@ class Calibration:
         least = 3 * (choice.chunk_steps or _LEAST_STEPS)
         while self._may_cut_time and models.seconds.predict(run) > _TIMED_SECONDS and run.steps // 2 >= least:
             run = replace(run, steps=run.steps // 2)
-        batch = self._workload.pattern.bytes(_MICRO_BATCHES * run.rows, run.steps)
+        batch = self._workload.batch_bytes(_MICRO_BATCHES * run.rows, run.steps)
         if models.bytes.predict(run) + batch > room or models.seconds.predict(run) > _MOST_TIMED_SECONDS:
             return False
         self._timed.add((Manner.of(choice), choice.rows))
@@ -149,6 +160,9 @@ class Calibration:
         return self.models[manner]
 
     def _learn_stream(self, manner: Manner) -> Models:
+        known = next((error for other, error in self.refused.items() if other.chunk_steps is not None), None)
+        if known is not None:  # what forbids chunks of one length forbids others
+            raise known
         if self._streams is None:
             rows, _ = self._size(manner)
             probed = Manner(manner.keep, _PROBED_CHUNK)

@@ -42,6 +42,8 @@ _LEAST_ROOM = 16 << 20
 _ENDLESS = 1 << 62
 _MARGIN = 0.015
 """Share by which a predicted growth is raised: peaks scatter with the order of batches and the kernel's counts."""
+_UNPROVED_MARGIN = 0.04
+"""The same of what was too large to be proved whole, as far as it was not."""
 _MARGIN_BYTES = 3 << 20
 _PROOF_AGREES = 0.03
 _ROUNDS = 3
@@ -97,7 +99,7 @@ def plan(
         made = _for_fastest_size(task, data, sample, lengths)
         return replace(made, planning_seconds=time.monotonic() - begun)
     workload = read_workload(model, data=data, sample=sample, lengths=lengths, batch_size=_checked(batch_size))
-    workload = workload.with_ring_in(task.budget.left)
+    workload = task.fitted(workload)
     known = cache.cached(task.fingerprint(workload), task.budget, budget)
     if known is not None:
         return replace(known, planning_seconds=time.monotonic() - begun)
@@ -126,13 +128,12 @@ def fits(
     """
     task = Task.of(model, loss_fn, optimizer, budget=budget, precision=precision, device=device, factory=factory)
     workload = read_workload(model, data=data, sample=sample, lengths=lengths, batch_size=_checked(batch_size))
-    workload = workload.with_ring_in(task.budget.left)
+    workload = task.fitted(workload)
     try:
         with _planning(task, workload) as planning:
-            floor = planning.floor()
+            least = planning.floor()
     except DoesNotFitError as error:
         return Fit(fits=False, why=f"{error.what}: {error.why}", floor=error.floor)
-    least = task.budget.held + raised(floor.bytes + workload.ring_bytes)
     words = f"at least {in_words(least)} of {in_words(task.budget.bytes)} are taken ({task.budget.source})"
     return Fit(fits=least <= task.budget.bytes, why=words, floor=least)
 
@@ -153,6 +154,7 @@ class _Planning:
         self._workload = workload
         self._calibration = calibration
         self._room = room
+        self._margin = _MARGIN
         self._buckets = buckets_of(workload.rows, workload.steps, workload.repeats)
 
     def make(self) -> Plan:
@@ -170,6 +172,7 @@ class _Planning:
         proof: Proof | None = None
         for _ in range(_ROUNDS):
             proof = prove(chosen, self._calibration, self._workload, room=self._room)
+            self._margin = _MARGIN + _UNPROVED_MARGIN * (1 - min(1.0, proof.share))
             again = self._chosen()
             same = [one.choice for one in again] == [one.choice for one in chosen]
             chosen = again
@@ -178,27 +181,28 @@ class _Planning:
         assert proof is not None
         return self._plan(chosen, proof, before)
 
-    def floor(self) -> Found:
-        """The longest batch, one sequence at a time, in the leanest way.
+    def floor(self) -> int:
+        """The peak with one sequence at a time, in the leanest way.
 
         Raises:
             LowtideError: Even the smallest probe took more than there is.
         """
         manners = [*self._task.whole_manners()[-1:], *self._task.stream_manners(self._workload)]
         self._calibration.learn(manners)
-        return self._floor()
+        return self._peak([self._floor()])
 
     def _floor(self) -> Found:
-        longest = max(self._buckets, key=lambda one: one.steps)
-        return min(self._candidates(longest), key=lambda one: one.bytes)
+        """The batch that takes most, in the leanest way."""
+        leanest = [min(self._candidates(bucket), key=lambda one: one.bytes) for bucket in self._buckets]
+        return max(leanest, key=lambda one: one.bytes)
 
     def _candidates(self, bucket: Bucket) -> list[Found]:
-        return list(candidates(bucket, self._calibration.models, self._workload.pattern.bytes))
+        return list(candidates(bucket, self._calibration.models, self._workload.batch_bytes))
 
     def _search(self) -> list[Found | None]:
         task, workload = self._task, self._workload
-        allowed = (task.budget.left - workload.ring_bytes - _MARGIN_BYTES) / (1 + _MARGIN)
-        return search(self._buckets, self._calibration.models, workload.pattern.bytes, allowed)
+        allowed = (task.budget.left - self._beside - _MARGIN_BYTES) / (1 + self._margin)
+        return search(self._buckets, self._calibration.models, workload.batch_bytes, allowed)
 
     def _chosen(self) -> list[Found]:
         found = self._search()
@@ -211,7 +215,7 @@ class _Planning:
         """Time the ways that look about as fast, for the batches that take most of an epoch."""
         for _ in range(_FINALISTS):
             slowest = max(chosen, key=lambda one: one.seconds)
-            allowed = self._task.budget.left - self._workload.ring_bytes
+            allowed = self._task.budget.left - self._beside
             rivals = [
                 one
                 for one in self._candidates(slowest.bucket)
@@ -234,19 +238,28 @@ class _Planning:
         for level in levels:
             seconds = sum(min(one.seconds for one in found if one.bytes <= level) for found, _ in every)
             if seconds <= wanted:
-                return self._task.budget.held + raised(level + self._workload.ring_bytes)
+                return self._task.budget.held + self._raised(level + self._beside)
         return None
+
+    def _raised(self, growth: float) -> int:
+        """A predicted growth with room for what scatters."""
+        return int(growth * (1 + self._margin)) + _MARGIN_BYTES
+
+    @property
+    def _beside(self) -> int:
+        """What is held beside batches and their training."""
+        return self._workload.ring_bytes + self._calibration.shape_bytes * self._workload.shapes
 
     def _peak(self, chosen: list[Found]) -> int:
         worst = max(one.bytes for one in chosen)
-        return self._task.budget.held + raised(worst + self._workload.ring_bytes)
+        return self._task.budget.held + self._raised(worst + self._beside)
 
     def _does_not_fit(self) -> DoesNotFitError:
         floor = self._floor()
         parts = self._components(floor)
         return does_not_fit(
             self._task.budget,
-            self._task.budget.held + raised(floor.bytes + self._workload.ring_bytes),
+            self._peak([floor]),
             parts,
             self._offers(parts, streams=floor.choice.chunk_steps is not None),
         )
@@ -256,11 +269,12 @@ class _Planning:
         known = {
             "gradients": task.parameter_bytes,
             "optimizer state": calibration.state_bytes,
-            "batch": workload.pattern.bytes(worst.bucket.rows, worst.choice.steps),
+            "batch": workload.batch_bytes(worst.bucket.rows, worst.choice.steps),
             "prefetch ring": workload.ring_bytes,
+            "kept by libraries for each shape": self._beside - workload.ring_bytes,
             "libraries at work": max(0, calibration.held_bytes - calibration.state_bytes),
         }
-        rest = raised(worst.bytes + workload.ring_bytes) - sum(known.values())
+        rest = self._raised(worst.bytes + self._beside) - sum(known.values())
         return (
             Component("held before training", task.budget.held),
             *(Component(name, size) for name, size in known.items() if size),
@@ -300,17 +314,12 @@ class _Planning:
             prefetch_bytes=workload.prefetch_bytes,
             foreach=calibration.foreach,
             seconds_per_epoch=sum(one.seconds for one in chosen) + batches * calibration.optimizer_seconds,
-            sure=_how_sure(proof, workload),
+            sure=_how_sure(proof, workload, list(calibration.refused.values())),
             faster_with=self._faster_with(chosen),
             offers=self._offers(parts, streams=any(one.choice.chunk_steps is not None for one in chosen)),
             circumstances=task.around,
             fingerprint=task.fingerprint(workload),
         )
-
-
-def raised(growth: float) -> int:
-    """A predicted growth with room for what scatters."""
-    return int(growth * (1 + _MARGIN)) + _MARGIN_BYTES
 
 
 def _make(task: Task, workload: Workload) -> Plan:
@@ -348,9 +357,10 @@ def _no_room_to_probe(task: Task, child: int) -> DoesNotFitError:
     return does_not_fit(task.budget, sum(one.bytes for one in parts), parts, ())
 
 
-def _how_sure(proof: Proof, workload: Workload) -> str:
+def _how_sure(proof: Proof, workload: Workload, refused: list[LowtideError]) -> str:
+    told = f" Not possible: {refused[0].what}." if refused else ""
     run = "its worst batch" if proof.exact else f"{min(1.0, proof.share):.0%} of its worst batch"
-    return f"Sizes: {workload.told}. Proved by running {run}: {proof.error:+.1%} against the prediction."
+    return f"Sizes: {workload.told}. Proved by running {run}: {proof.error:+.1%} against the prediction.{told}"
 
 
 def _checked(batch_size: object) -> int:
@@ -369,7 +379,7 @@ def _for_fastest_size(task: Task, data: Any, sample: Any, lengths: ArrayLike | N
     best: tuple[float, Plan] | None = None
     for size in sizes_to_try(data, lengths):
         workload = read_workload(task.model, data=data, sample=sample, lengths=lengths, batch_size=size)
-        workload = workload.with_ring_in(task.budget.left)
+        workload = task.fitted(workload)
         try:
             made = _make(task, workload)
         except DoesNotFitError:

@@ -65,7 +65,7 @@ def _prove(one: Found, calibration: Calibration, workload: Workload, *, room: fl
     run = _affordable(one, calibration, workload, room=room)
     while True:
         rows = min(workload.batch_size, 2 * run.rows)
-        batch = workload.pattern.bytes(rows, run.steps)
+        batch = workload.batch_bytes(rows, run.steps)
         predicted = models.bytes.predict(run) + batch
         try:
             reading = calibration.trial(run, repeats=_STEPS, proof=True)
@@ -94,7 +94,7 @@ def _affordable(one: Found, calibration: Calibration, workload: Workload, *, roo
         if shorter == run:
             break
         run = shorter
-    while models.bytes.predict(run) + workload.pattern.bytes(2 * run.rows, run.steps) > _USED * room:
+    while models.bytes.predict(run) + workload.batch_bytes(2 * run.rows, run.steps) > _USED * room:
         smaller = _smaller(run)
         if smaller == run:
             break

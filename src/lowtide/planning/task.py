@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -10,7 +10,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 from lowtide.errors import LowtideError
-from lowtide.memory.allocator import AllocatorReport, settle_allocator
+from lowtide.memory.allocator import AllocatorReport, settle_allocator, switched_on
+from lowtide.memory.cuda_allocator import settle_cuda_allocator
 from lowtide.nn._layer import LeanLayer
 from lowtide.planning.budget import Budget, read_budget
 from lowtide.planning.circumstances import circumstances, fingerprint
@@ -67,7 +68,15 @@ class Task:
                 fix="make it of model.parameters()",
             )
         allocator = settle_allocator()
+        if where.type == "cuda" and switched_on():
+            settle_cuda_allocator()
         return Task(model, loss_fn, optimizer, read_budget(budget, where), precision, where, allocator, factory)
+
+    def fitted(self, workload: Workload) -> Workload:
+        """The workload as it is on this device, with a ring that fits."""
+        if self.device.type == "cuda":
+            return replace(workload, ring_bytes=0, on_device=False)
+        return workload.with_ring_in(self.budget.left)
 
     def subject(self, workload: Workload) -> Subject:
         """What a probe is given."""
@@ -86,7 +95,7 @@ class Task:
 
     @property
     def settled(self) -> bool:
-        """Whether malloc's threshold is fixed."""
+        """Whether malloc's threshold is fixed, and a GPU's allocator settled."""
         return self.allocator.mmap_threshold is not None
 
     @property

@@ -22,6 +22,8 @@ class Trial:
     """Steps; the first is not the peak."""
     seconds: float = 60.0
     """After which no further step is begun."""
+    anew: bool = False
+    """Whether the step is made anew, as training makes it: what it looks at first is part of its first peak."""
     foreach: bool | None = None
     """Whether the optimizer works on all parameters at once; None: as it is set."""
 
@@ -31,7 +33,10 @@ class Reading:
     """What a trial showed."""
 
     growth: int
-    """Bytes at the highest, above what the child held before its first step; on a GPU what its allocator reserved."""
+    """Bytes at the highest, above what the child held before its first step; on a GPU what its allocator reserved. What
+    earlier trials left behind, but for the first, is not in it."""
+    left: int
+    """Bytes that this trial left behind: libraries keep something for each shape that they have seen."""
     state: int
     """Bytes of the optimizer's state."""
     held: int

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from lowtide.nn._layer import LeanLayer
 from lowtide.ops.autocast import under
 from lowtide.step import _refusals
 from lowtide.step._agreement import Agreement, Pair, side_by_side
@@ -73,6 +74,7 @@ def check_streamable(
     """
     with attempt(model, sample, batch.device, parameters_of=parameters_of) as tries:
         trial, agreement, sources = tries.trial, tries.agreement, tries.sources
+        _refuse_forgetful_layers(model)
         whole = trial.whole()
         chunks = trial.in_chunks(whole)
         _refuse_wrong_layout(model, whole, batch)
@@ -93,6 +95,15 @@ def check_streamable(
         outside=tuple(leaf for leaf in leaves_of(tried.values.sum()) if leaf not in known),
         varied=sample.varied,
     )
+
+
+def _refuse_forgetful_layers(model: StreamedModel) -> None:
+    """Refuse stock layers, which begin each chunk anew: with forgetful weights no short sample shows the difference."""
+    if model.passes_state:
+        return
+    for path, module in model.module.named_modules():
+        if isinstance(module, nn.RNNBase) and not isinstance(module, LeanLayer):
+            raise _refusals.forgets_its_state(path, module)
 
 
 def _compare_outputs(

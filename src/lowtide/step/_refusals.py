@@ -116,6 +116,18 @@ def runs_across(*, batch_first: bool) -> LowtideError:
     )
 
 
+def forgets_its_state(path: str, module: nn.Module) -> LowtideError:
+    """A stock recurrent layer, whose state is carried by nobody."""
+    kind = type(module).__name__
+    named = f"module {path!r} ({kind})" if path else f"the model ({kind})"
+    return LowtideError(
+        what=f"{named} is a stock layer, which begins every chunk without a state",
+        why="a sequence in chunks would be many short ones, and the gradients those of other data",
+        fix="call lowtide.lean(model): lean layers carry their state from chunk to chunk; or let the forward take the "
+        "state as an argument and return (outputs, state)",
+    )
+
+
 def changes_inputs() -> LowtideError:
     """A forward that works in place on what it is given."""
     return LowtideError(
