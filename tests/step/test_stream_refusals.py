@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import lowtide
+from lowtide.errors import LowtideError
 from lowtide.nn.losses import mse
 from tests.step.models import gradients, relative_error
 

@@ -22,7 +22,7 @@ def settle_cuda_allocator() -> str | None:
         return "there is no GPU that torch sees"
     torch.cuda.empty_cache()
     try:
-        torch.cuda.memory._set_allocator_settings(_EXPANDABLE)  # noqa: SLF001 - the way without an environment variable
+        torch._C._accelerator_setAllocatorSettings(_EXPANDABLE)  # noqa: SLF001 - else an environment variable alone
     except RuntimeError as error:  # another backend
         return str(error)
     return None
