@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ import torch
 
 import lowtide
 from benchmarks.plan_case import Case, draw_case
+from lowtide.errors import LowtideError
 from lowtide.memory import held, watch
 from lowtide.planning.manner import Manner, chunks_of
 from lowtide.planning.search import row_counts
@@ -182,7 +183,8 @@ def _compare(
             finalists.append(replace(one, peak=max(one.peak, again.peak)))
     own = runner.run(planned, sample.rows, sample.steps)
     own = replace(own, peak=max(own.peak, runner.run(planned, *largest).peak))
-    best = _in_turns(runner, [own, *(one for one in finalists if one.choice != planned)], sample)
+    runs = [own, *(one for one in finalists if one.choice != planned)]
+    best = in_turns(runs, lambda choice: runner.run(choice, sample.rows, sample.steps))
     return {
         "rows": sample.rows,
         "steps": sample.steps,
@@ -203,7 +205,10 @@ def _all_run(runner: _Runner, planned: Choice, sample: Sample, manners: list[Man
     fastest = float("inf")
     for rows_of_manner in _grid(planned.steps, sample, manners):
         for choice in rows_of_manner:
-            one = runner.glance(choice, sample.rows, sample.steps)
+            try:
+                one = runner.glance(choice, sample.rows, sample.steps)
+            except LowtideError:
+                break  # the step refuses to run this model so, whatever the rows
             found.append(one)
             if one.peak <= runner.budget:
                 fastest = min(fastest, one.seconds)
@@ -222,10 +227,11 @@ def _grid(steps: int, sample: Sample, manners: list[Manner]) -> Iterator[list[Ch
             yield [manner.choice(steps, rows, kept) for rows in row_counts(sample.rows)]
 
 
-def _in_turns(runner: _Runner, runs: list[Run], sample: Sample) -> list[Run]:
+def in_turns(runs: list[Run], run: Callable[[Choice], Run]) -> list[Run]:
+    """All of them under the same conditions: what was timed before, when the machine was another, does not count."""
+    runs = [replace(one, seconds=float("inf")) for one in runs]
     for _ in range(_TURNS):
-        again = [runner.run(one.choice, sample.rows, sample.steps) for one in runs]
-        runs = [one.better(new) for one, new in zip(runs, again, strict=True)]
+        runs = [run(one.choice).better(one) for one in runs]
     return runs
 
 

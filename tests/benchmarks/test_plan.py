@@ -14,9 +14,10 @@ from benchmarks import plan_allocator, plan_grid, plan_rivals
 from benchmarks.allocator import WORKS
 from benchmarks.plan_asking import failed, go_on, recall
 from benchmarks.plan_case import draw_case
-from benchmarks.plan_grid_child import samples_of
+from benchmarks.plan_grid_child import Run, in_turns, samples_of
 from benchmarks.plan_rivals_child import batches_of, case_of, valid_steps
 from lowtide.planning.workload import read_workload
+from lowtide.step.choice import Choice
 
 FAILED = {"killed": False, "words": "Traceback: no such thing"}
 KILLED = {"killed": True, "words": ""}
@@ -136,6 +137,20 @@ def test_sampled_batches_stand_for_all_the_work_of_an_epoch() -> None:
     assert [one.steps for one in samples] == sorted({one.steps for one in samples})
     sizes = set(zip(workload.rows.tolist(), workload.steps.tolist(), strict=True))
     assert {(one.rows, one.steps) for one in samples} <= sizes
+
+
+def test_finalists_are_timed_in_turns_and_what_was_timed_before_does_not_count() -> None:
+    few, many = Choice(8, 1, None), Choice(8, 4, None)
+    called: list[Choice] = []
+
+    def run(choice: Choice) -> Run:
+        called.append(choice)
+        return Run(choice, seconds=5.0 - called.count(choice) / 10, peak=100)
+
+    found = in_turns([Run(few, 0.1, 90), Run(many, 0.2, 110)], run)
+    assert called[:4] == [few, many, few, many]
+    assert [one.seconds for one in found] == [5.0 - called.count(one.choice) / 10 for one in found]
+    assert [one.peak for one in found] == [100, 110]
 
 
 @pytest.mark.parametrize("contest", plan_rivals.CONTESTS, ids=lambda one: one.name)
