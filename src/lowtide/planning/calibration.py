@@ -23,7 +23,7 @@ from lowtide.planning.workload import Workload
 from lowtide.step.choice import Choice
 
 _STEP_SECONDS = 0.06
-_LONG_STEP_SECONDS = 0.3
+_LONG_STEP_SECONDS = 0.2
 """Up to which probes are made larger until they are told from noise: until they take `_TOLD_BYTES` more."""
 _TOLD_BYTES = 24 << 20
 _FIRST_ROWS = 4
@@ -189,15 +189,16 @@ class Calibration:
         while last.step_seconds < _STEP_SECONDS or (
             last.growth - first.growth < _TOLD_BYTES and last.step_seconds < _LONG_STEP_SECONDS
         ):
-            larger_rows = min(most_rows, 4 * rows)
-            larger_steps = min(workload.longest, 4 * steps) if self._may_cut_time and larger_rows == rows else steps
+            times = max(2, min(4, int(_LONG_STEP_SECONDS / last.step_seconds)))
+            larger_rows = min(most_rows, times * rows)
+            larger_steps = min(workload.longest, times * steps) if self._may_cut_time and larger_rows == rows else steps
             if (larger_rows, larger_steps) == (rows, steps):
                 break
             rows, steps = larger_rows, larger_steps
             try:
                 last = self._tried[manner.choice(steps, rows)] = self.trial(manner.choice(steps, rows))
             except TooLarge:
-                rows, steps = max(1, rows // 4), max(_LEAST_STEPS, steps // 4) if self._may_cut_time else steps
+                rows, steps = max(1, rows // times), max(_LEAST_STEPS, steps // times) if self._may_cut_time else steps
                 break
         self._sizes = rows, steps
         return self._sizes

@@ -4,7 +4,8 @@ Bytes of one way of running: a constant (gradients, optimizer state, libraries, 
 a step whose graph exists at once (its nodes) and a sequence and such step (its tensors), and for streams so much a
 sequence and chunk (the states between them).
 Seconds: a constant, so much a step (layers wait for the step before), so much a sequence and step, and so much a chunk.
-None is negative. Probes are fitted by their relative errors; what a plan adds for what scatters is the planner's.
+None is negative. Bytes are fitted by their errors, seconds by their relative errors; what a plan adds for what scatters
+is the planner's.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class ByteModel:
     def add(self, choice: Choice, grown: int, *, proof: bool = False) -> None:
         """Take in what a trial showed."""
         self._points.append((_byte_terms(choice), max(1.0, float(grown)), _PROOF_WEIGHT if proof else 1.0))
-        self._found = _fitted(self._points)
+        # What is highest in a small trial, such as the optimizer's step, need not be in a large one: those count more.
+        most = max(value for _, value, _ in self._points)
+        self._found = _fitted([(terms, value, weight * value / most) for terms, value, weight in self._points])
 
     def predict(self, choice: Choice) -> float:
         """Bytes of a micro-batch."""

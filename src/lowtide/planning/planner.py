@@ -47,6 +47,14 @@ _UNPROVED_MARGIN = 0.04
 _MARGIN_BYTES = 3 << 20
 _PROOF_AGREES = 0.03
 _ROUNDS = 3
+_SMALL_PARAMETERS = 5_000_000
+_SMALL_STEPS = 2000
+_SMALL_SECONDS = 14.0
+"""That planning small models on short sequences may take, about, once a child is there."""
+_SECONDS = 40.0
+_TIMING_SHARE = 0.4
+"""Of these, after which no more finalists are timed."""
+_LEAST_PROOF_SECONDS = 5.0
 _FINALISTS = 3
 """Ways of running that are timed at full size."""
 _FASTER = 1.05
@@ -155,6 +163,8 @@ class _Planning:
         self._calibration = calibration
         self._room = room
         self._margin = _MARGIN
+        small = task.parameters < _SMALL_PARAMETERS and workload.longest <= _SMALL_STEPS
+        self._seconds = _SMALL_SECONDS if small else _SECONDS
         self._buckets = buckets_of(workload.rows, workload.steps, workload.repeats)
 
     def make(self) -> Plan:
@@ -171,7 +181,8 @@ class _Planning:
         before = self._peak(chosen)
         proof: Proof | None = None
         for _ in range(_ROUNDS):
-            proof = prove(chosen, self._calibration, self._workload, room=self._room)
+            left = max(_LEAST_PROOF_SECONDS, self._seconds - self._calibration.seconds)
+            proof = prove(chosen, self._calibration, self._workload, room=self._room, seconds=left)
             self._margin = _MARGIN + _UNPROVED_MARGIN * (1 - min(1.0, proof.share))
             again = self._chosen()
             same = [one.choice for one in again] == [one.choice for one in chosen]
@@ -214,6 +225,8 @@ class _Planning:
     def _time_finalists(self, chosen: list[Found]) -> list[Found]:
         """Time the ways that look about as fast, for the batches that take most of an epoch."""
         for _ in range(_FINALISTS):
+            if self._calibration.seconds > _TIMING_SHARE * self._seconds:
+                break
             slowest = max(chosen, key=lambda one: one.seconds)
             allowed = self._task.budget.left - self._beside
             rivals = [

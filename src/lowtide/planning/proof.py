@@ -19,10 +19,10 @@ from lowtide.planning.workload import Workload
 from lowtide.step.choice import Choice
 
 _STEPS = 4
-_MOST_SECONDS = 1.5
-"""Of one step of a proof."""
 _PROVED = 2
 """Choices that are run: those that take most."""
+_SHARES = (0.7, 0.3)
+"""Of the time, for the worst and the next."""
 _SHRINK = 0.7
 _USED = 0.92
 """Of the room that a child has, how much a proof is made to take: one that is stopped costs a new child."""
@@ -40,7 +40,7 @@ class Proof:
     """Whether the worst batch was run whole."""
 
 
-def prove(found: list[Found], calibration: Calibration, workload: Workload, *, room: float) -> Proof:
+def prove(found: list[Found], calibration: Calibration, workload: Workload, *, room: float, seconds: float) -> Proof:
     """Run the worst batches, and let the models learn from them.
 
     Args:
@@ -48,6 +48,7 @@ def prove(found: list[Found], calibration: Calibration, workload: Workload, *, r
         calibration: The models and the child.
         workload: What is trained on.
         room: Bytes that the child may take above what it holds without training.
+        seconds: That all of it may take, about.
 
     Raises:
         LowtideError: Not even a small part could be run.
@@ -56,13 +57,18 @@ def prove(found: list[Found], calibration: Calibration, workload: Workload, *, r
     different: dict[tuple[Manner, int], Found] = {}
     for one in worst:
         different.setdefault((Manner.of(one.choice), one.choice.rows), one)
-    proofs = [_prove(one, calibration, workload, room=room) for one in list(different.values())[:_PROVED]]
+    chosen = list(different.values())[:_PROVED]
+    shares = _SHARES if len(chosen) > 1 else (1.0,)
+    proofs = [
+        _prove(one, calibration, workload, room=room, seconds=share * seconds / (_STEPS * _micro_batches(one)))
+        for one, share in zip(chosen, shares, strict=True)
+    ]
     return max(proofs, key=lambda proof: abs(proof.error)) if not proofs[0].exact else proofs[0]
 
 
-def _prove(one: Found, calibration: Calibration, workload: Workload, *, room: float) -> Proof:
+def _prove(one: Found, calibration: Calibration, workload: Workload, *, room: float, seconds: float) -> Proof:
     models = calibration.models[Manner.of(one.choice)]
-    run = _affordable(one, calibration, workload, room=room)
+    run = _affordable(one, calibration, workload, room=room, seconds=seconds)
     while True:
         rows = min(workload.batch_size, 2 * run.rows)
         batch = workload.batch_bytes(rows, run.steps)
@@ -83,11 +89,15 @@ def _prove(one: Found, calibration: Calibration, workload: Workload, *, room: fl
     return Proof(models.bytes.predict(run) / max(1.0, models.bytes.predict(one.choice)), error, exact=run == one.choice)
 
 
-def _affordable(one: Found, calibration: Calibration, workload: Workload, *, room: float) -> Choice:
+def _micro_batches(one: Found) -> int:
+    return min(2, -(-one.bucket.rows // one.choice.rows))
+
+
+def _affordable(one: Found, calibration: Calibration, workload: Workload, *, room: float, seconds: float) -> Choice:
     """The choice itself, or with fewer rows or steps, as bytes and seconds allow."""
     models = calibration.models[Manner.of(one.choice)]
     run = one.choice
-    while models.seconds.predict(run) > _MOST_SECONDS:
+    while models.seconds.predict(run) > seconds:
         shorter = replace(run, steps=max(8, int(run.steps * _SHRINK)))
         if chunks_of(shorter) < max(3, 1 + run.keep_chunks) and run.chunk_steps is not None:
             break

@@ -105,6 +105,11 @@ class Task:
         return any(one or (one is None and self.device.type == "cuda") for one in groups)
 
     @property
+    def parameters(self) -> int:
+        """Numbers in the model."""
+        return sum(one.numel() for one in self.model.parameters())
+
+    @property
     def parameter_bytes(self) -> int:
         """Of all parameters that are trained: their gradients take as much."""
         return sum(one.numel() * one.element_size() for one in self.model.parameters() if one.requires_grad)
