@@ -59,7 +59,7 @@ step = lowtide.PlannedStep(model, loss_fn, plan)
 out = os.dup(1)
 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 with watch() as peak:
-    for steps in (longest, longest // 2, longest, longest // 7, longest):
+    for steps in (longest, *(choice.steps for choice in plan.choices), longest // 7, longest):
         loss = step(batch(128, steps))
         optimizer.step()
         optimizer.zero_grad()
@@ -71,5 +71,6 @@ told = {
     "at_least": peak.at_least,
     "loss": loss.item(),
     "choices": str(plan.choices),
+    "sure": plan.sure,
 }
 os.write(out, f"\n{json.dumps(told)}\n".encode())
