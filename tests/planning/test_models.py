@@ -105,3 +105,10 @@ def test_one_probe_is_met_and_nothing_grown_is_no_mistake() -> None:
     nothing.add(only, -5)
     assert 0 <= nothing.predict(only) <= 1
     assert np.isfinite(nothing.predict(Choice(10**6, 10**4, "gates")))
+
+
+def test_of_fits_that_are_as_good_the_one_of_fewest_coefficients_is_taken() -> None:
+    model = ByteModel()
+    for rows, steps in [(2, 5), (4, 3)]:  # 1000 a row and a step would do as well
+        model.add(Choice(steps, rows, "gates"), 7000)
+    assert model.predict(Choice(100, 100, "gates")) == pytest.approx(7000)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import threading
 from collections.abc import Callable
@@ -100,6 +101,12 @@ def test_a_factory_makes_it_anew(tmp_path: Path) -> None:
 def test_a_generator_is_refused_too(tmp_path: Path) -> None:
     with pytest.raises(LowtideError, match="generator"):
         write_subject(subject(loss_fn=(number for number in range(3))), tmp_path / "subject.pt")
+
+
+def test_pointers_of_libraries_are_refused_too(tmp_path: Path) -> None:
+    place = ctypes.pointer(ctypes.c_int(3))
+    with pytest.raises(LowtideError, match="pointers"):
+        write_subject(subject(loss_fn=lambda out, _: (out, place)[0]), tmp_path / "subject.pt")
 
 
 def test_writing_changes_neither_model_nor_randomness(tmp_path: Path) -> None:

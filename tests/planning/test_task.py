@@ -33,6 +33,8 @@ def workload(model: nn.Module, longest: int) -> Workload:
         ({"precision": "float16"}, "float16"),
         ({"budget": "much"}, "much"),
         ({"device": "meta"}, "meta"),
+        ({"device": "cpu:1"}, "cpu:1"),
+        ({"device": "gpu"}, "gpu"),
         ({"optimizer": torch.optim.SGD(nn.Linear(2, 2).parameters())}, "none of the model's parameters"),
     ],
 )
@@ -48,7 +50,7 @@ def test_a_model_on_two_devices_is_refused() -> None:
 
 
 def test_the_device_is_the_models_and_may_be_named() -> None:
-    assert task().device == task(device="cpu").device == torch.device("cpu")
+    assert task().device == task(device="cpu").device == task(device="cpu:0").device == torch.device("cpu")
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def write_subject(subject: Subject, path: Path, *, factory: Factory | None = Non
         content["factory"] = factory
     try:
         torch.save(content, path, pickle_module=_cloudpickle())
-    except (pickle.PicklingError, TypeError, AttributeError, RuntimeError, NotImplementedError) as error:
+    except (pickle.PicklingError, TypeError, ValueError, AttributeError, RuntimeError, NotImplementedError) as error:
         raise LowtideError(
             what=f"the model, loss or optimizer cannot be handed to a child process: {error}",
             why="what training takes is measured in a process of its own, which may die without harm",

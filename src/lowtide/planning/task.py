@@ -138,11 +138,20 @@ class Task:
 
 def _device_of(model: nn.Module, asked: torch.device | str | None) -> torch.device:
     found = {one.device for one in model.parameters()} or {torch.device("cpu")}
-    wanted = next(iter(found)) if asked is None else torch.device(asked)
-    if len(found) > 1 or next(iter(found)).type != wanted.type:
+    lies = next(iter(found))
+    if len(found) > 1 or not (asked is None or _names(asked, lies)):
         raise LowtideError(
-            what=f"the model lies on {', '.join(sorted(map(str, found)))}, and device is {wanted}",
+            what=f"the model lies on {', '.join(sorted(map(str, found)))}, and device is {asked!r}",
             why="probes run the model where it is",
-            fix="move it there first, with model.to(device)",
+            fix="move it there first, with model.to(device), or leave device out",
         )
-    return next(iter(found))
+    return lies
+
+
+def _names(asked: torch.device | str, lies: torch.device) -> bool:
+    """Whether a device is the one that is asked for: of its kind, and of its number where one is asked for."""
+    try:
+        wanted = torch.device(asked)
+    except RuntimeError:  # torch knows no such kind
+        return False
+    return wanted.type == lies.type and wanted.index in (None, lies.index or 0)
