@@ -37,6 +37,9 @@ _NEAR = 1.3
 """Time, in that of the fastest, up to which a choice is timed again."""
 _FINALISTS = 6
 _TURNS = 5
+_FEWEST_TURNS = 2
+_TURNS_SECONDS = 30.0
+"""After which no further turn is begun."""
 _BATCHES = 2
 _LONG_SECONDS = 0.2
 
@@ -184,7 +187,7 @@ def _compare(
     own = runner.run(planned, sample.rows, sample.steps)
     own = replace(own, peak=max(own.peak, runner.run(planned, *largest).peak))
     runs = [own, *(one for one in finalists if one.choice != planned)]
-    best = in_turns(runs, lambda choice: runner.run(choice, sample.rows, sample.steps))
+    best = in_turns(runs, lambda choice: runner.glance(choice, sample.rows, sample.steps))
     return {
         "rows": sample.rows,
         "steps": sample.steps,
@@ -230,7 +233,10 @@ def _grid(steps: int, sample: Sample, manners: list[Manner]) -> Iterator[list[Ch
 def in_turns(runs: list[Run], run: Callable[[Choice], Run]) -> list[Run]:
     """All of them under the same conditions: what was timed before, when the machine was another, does not count."""
     runs = [replace(one, seconds=float("inf")) for one in runs]
-    for _ in range(_TURNS):
+    begun = time.monotonic()
+    for turn in range(_TURNS):
+        if turn >= _FEWEST_TURNS and time.monotonic() - begun > _TURNS_SECONDS:
+            break
         runs = [run(one.choice).better(one) for one in runs]
     return runs
 
