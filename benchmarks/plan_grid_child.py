@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ import torch
 
 import lowtide
 from benchmarks.plan_case import Case, draw_case
+from benchmarks.plan_rivals_child import batches_of
 from lowtide.errors import LowtideError
 from lowtide.memory import held, watch
 from lowtide.planning.manner import Manner, chunks_of
@@ -106,7 +107,8 @@ def run_grid(number: int) -> dict[str, Any]:
     gc.freeze()  # libraries' objects are many: looking through them takes longer than a batch
     runner = _Runner(case, model, optimizer, budget)
     manners = [*task.whole_manners(), *task.stream_manners(workload)]
-    found = [_compare(runner, plan, workload, sample, manners) for sample in samples_of(workload)]
+    samples = samples_of(batches_of(case, case.batch_size))
+    found = [_compare(runner, plan, workload, sample, manners) for sample in samples]
     return {
         "case": str(case),
         "budget": budget,
@@ -119,17 +121,15 @@ def run_grid(number: int) -> dict[str, Any]:
     }
 
 
-def samples_of(workload: Workload) -> list[Sample]:
-    """The batches in the middle of parts of equal work."""
-    order = np.argsort(workload.steps, kind="stable")
-    rows, steps = workload.rows[order], workload.steps[order]
-    work = np.cumsum(rows * steps)
-    places = [int(np.searchsorted(work, work[-1] * (part + 0.5) / _SAMPLES)) for part in range(_SAMPLES)]
-    part = float(work[-1]) * workload.repeats / _SAMPLES
+def samples_of(sizes: Sequence[tuple[int, int]]) -> list[Sample]:
+    """Of an epoch's batches (rows, steps), those in the middle of parts of equal work."""
+    ascending = sorted(sizes, key=lambda size: size[1])
+    work = np.cumsum([rows * steps for rows, steps in ascending])
+    part = float(work[-1]) / _SAMPLES
     found: dict[tuple[int, int], float] = {}
-    for place in places:
-        size = int(rows[place]), int(steps[place])
-        found[size] = found.get(size, 0.0) + part / (size[0] * size[1])
+    for place in np.searchsorted(work, part * (np.arange(_SAMPLES) + 0.5)):
+        rows, steps = ascending[place]
+        found[rows, steps] = found.get((rows, steps), 0.0) + part / (rows * steps)
     return [Sample(*size, stands_for) for size, stands_for in found.items()]
 
 

@@ -16,7 +16,6 @@ from benchmarks.plan_asking import failed, go_on, recall
 from benchmarks.plan_case import draw_case
 from benchmarks.plan_grid_child import Run, in_turns, samples_of
 from benchmarks.plan_rivals_child import batches_of, case_of, valid_steps
-from lowtide.planning.workload import read_workload
 from lowtide.step.choice import Choice
 
 FAILED = {"killed": False, "words": "Traceback: no such thing"}
@@ -127,16 +126,18 @@ def test_a_grid_that_failed_and_a_plan_above_its_budget_are_counted() -> None:
 
 
 def test_sampled_batches_stand_for_all_the_work_of_an_epoch() -> None:
-    lengths = torch.randint(10, 400, (97,), generator=torch.Generator().manual_seed(0)).numpy()
-    model = torch.nn.LSTM(2, 4, batch_first=True)
-    sample = {"inputs": torch.zeros(2, 8, 2), "targets": torch.zeros(2, 8, 4), "lengths": torch.tensor([8, 7])}
-    workload = read_workload(model, sample=sample, lengths=lengths, batch_size=8)
-    samples = samples_of(workload)
-    work = sum(one.stands_for * one.rows * one.steps for one in samples)
-    assert work == pytest.approx(float((workload.rows * workload.steps).sum()) * workload.repeats)
-    assert [one.steps for one in samples] == sorted({one.steps for one in samples})
-    sizes = set(zip(workload.rows.tolist(), workload.steps.tolist(), strict=True))
-    assert {(one.rows, one.steps) for one in samples} <= sizes
+    sizes = [(4, 100), (4, 10), (4, 30), (4, 20), (4, 40), (2, 5)]
+    samples = samples_of(sizes)
+    assert {(one.rows, one.steps) for one in samples} <= set(sizes)
+    assert [one.steps for one in samples] == [30, 40, 100]
+    work = [one.stands_for * one.rows * one.steps for one in samples]
+    assert work == pytest.approx([810 / 3] * 3)
+
+
+def test_an_epoch_of_equal_batches_is_one_batch_so_many_times() -> None:
+    (sample,) = samples_of([(8, 50)] * 6)
+    assert (sample.rows, sample.steps) == (8, 50)
+    assert sample.stands_for == pytest.approx(6)
 
 
 def test_finalists_are_timed_in_turns_and_what_was_timed_before_does_not_count() -> None:
