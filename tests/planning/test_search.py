@@ -120,7 +120,7 @@ def test_every_way_of_running_is_a_candidate_where_it_means_something() -> None:
     found = list(candidates(Bucket(300, 12, 5.0, 280.0), MODELS, batch_bytes))
     assert {Manner.of(one.choice) for one in found} == {manner for manner in MODELS if manner.chunk_steps != 512}
     assert {one.choice.rows for one in found} == set(row_counts(12))
-    assert {one.choice.keep_chunks for one in found if one.choice.chunk_steps} == {0, 1, 2, 3}
+    assert {one.choice.keep_chunks for one in found if one.choice.chunk_steps} == {0, 1, 2}
     assert all(one.choice.steps == 300 for one in found)
 
 

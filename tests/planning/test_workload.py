@@ -75,7 +75,7 @@ def test_sizes_of_a_loader_are_those_that_it_gives(store: Store, options: dict[s
         for rows, steps in of(loader):  # of other epochs, too, none is larger than what is planned for
             assert rows <= found.batch_size
             assert steps <= found.longest
-    assert found.repeats * len(found.rows) == pytest.approx(sum(given.values()))
+    assert found.batches == pytest.approx(sum(given.values()))
     assert found.ring_bytes == loader.ring_bytes
     assert found.prefetch_bytes == loader.settings.prefetch_bytes
 
@@ -84,7 +84,7 @@ def test_batches_of_so_many_padded_steps_are_planned_for_in_every_epoch(store: S
     loader = store.loader(max_padded_steps=2000)
     found = read(data=loader, batch_size=2000)
     assert not of(loader) - sizes(found)
-    assert found.repeats * len(found.rows) == pytest.approx(len(loader))
+    assert found.batches == pytest.approx(len(loader))
     largest = int((found.rows * found.steps).max())
     for epoch in range(5):
         loader.set_epoch(epoch)
@@ -137,7 +137,7 @@ def test_a_bucketed_loader_is_read_by_its_lengths_wherever_it_is(seen: int | Non
     loader.set_epoch(0)
     given = of(loader)
     assert sizes(found) == given + Counter([loader.drafts.largest()])
-    assert found.repeats * len(found.rows) == pytest.approx(len(loader))
+    assert found.batches == pytest.approx(len(loader))
 
 
 def test_a_bucketed_loader_of_a_smaller_batch_size_is_what_counts() -> None:
@@ -178,7 +178,7 @@ def test_a_data_loader_is_looked_at_without_a_trace(workers: int) -> None:
     assert torch.equal(generator.get_state(), own)
     given = of(loader)
     assert not sizes(found) - given  # the very batches that then come, as far as they were looked at
-    assert found.repeats * len(found.rows) == pytest.approx(len(loader))
+    assert found.batches == pytest.approx(len(loader))
     assert "lengths=" in found.told
     ahead = loader.num_workers * (loader.prefetch_factor or 0)
     assert found.ring_bytes == ahead * found.pattern.bytes(8, found.longest)
@@ -190,7 +190,7 @@ def test_a_data_loader_with_lengths_is_planned_for_batches_of_all_of_them() -> N
     assert found.batch_size == 8
     assert (int(found.rows.max()), found.longest) == (8, max(LENGTHS))
     assert (8, max(LENGTHS)) in sizes(found)
-    assert found.repeats * len(found.rows) == pytest.approx(len(LENGTHS) / 8)
+    assert found.batches == pytest.approx(len(LENGTHS) / 8)
 
 
 def test_a_data_loader_of_a_batch_sampler_or_a_stream_is_read() -> None:

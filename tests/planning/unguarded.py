@@ -67,7 +67,7 @@ told = {
     "budget": budget,
     "planned": plan.peak_bytes,
     "planning": planning.bytes,
-    "measured": peak.bytes,
+    "measured": peak.bytes if peak.exact else peak.at_least,
     "at_least": peak.at_least,
     "loss": loss.item(),
     "choices": str(plan.choices),

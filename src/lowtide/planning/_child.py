@@ -33,6 +33,7 @@ from lowtide.memory.status import read_status
 from lowtide.memory.storages import tensors_in
 from lowtide.memory.watch import watch
 from lowtide.planning.subject import Subject, read_subject
+from lowtide.planning.torch_settings import set_torch
 from lowtide.planning.trial import OVER, Reading, Trial
 from lowtide.step.choice import Choice
 from lowtide.step.planned import PlannedStep
@@ -48,6 +49,7 @@ def main(folder: Path) -> None:
     if limits["settled"]:
         settle_allocator(mmap_threshold=MMAP_THRESHOLD)
     torch.set_num_threads(limits["threads"])
+    set_torch(limits["torch"])
     _stop_above(limits["bytes"])
     _import_all(limits["modules"])
     subject = read_subject(folder / "subject.pt")

@@ -9,9 +9,10 @@ inside the budget itself: this process and its child together.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,17 +36,18 @@ from lowtide.planning.subject import Factory
 from lowtide.planning.task import Task
 from lowtide.planning.workload import BatchSize, Workload, read_workload, sizes_to_try
 
-_BESIDE = 24 << 20
+_BESIDE = 32 << 20
 """Bytes of the budget that planning leaves free."""
 _LEAST_ROOM = 16 << 20
 """Bytes without which a child could not run the smallest trial."""
+_TRAINED_COPIES = 4
+"""Of the parameters, that a child makes in its first step, at most: gradients, states, what an optimizer works in."""
 _ENDLESS = 1 << 62
 _MARGIN = 0.015
 """Share by which a predicted growth is raised: peaks scatter with the order of batches and the kernel's counts."""
-_UNPROVED_MARGIN = 0.04
+_UNPROVED_MARGIN = 0.05
 """The same of what was too large to be proved whole, as far as it was not."""
 _MARGIN_BYTES = 3 << 20
-_PROOF_AGREES = 0.03
 _ROUNDS = 3
 _SMALL_PARAMETERS = 5_000_000
 _SMALL_STEPS = 2000
@@ -76,6 +78,7 @@ def plan(
     budget: int | str | None = None,
     precision: str = "float32",
     device: torch.device | str | None = None,
+    batch_first: bool | None = None,
     factory: Factory | None = None,
 ) -> Plan:
     """Find the fastest way to train inside a budget, and prove it.
@@ -95,6 +98,8 @@ def plan(
             this machine, container or GPU allows.
         precision: "float32", which is whatever the parameters are of, or "bfloat16": autocast, which is opt-in.
         device: Where the model is; None: as its parameters say.
+        batch_first: Whether data are (B, T, ...) rather than (T, B, ...), where neither a `Batch` nor a loader says it;
+            None: as the model's layers say.
         factory: Returns (model, loss_fn, optimizer) made anew, where these cannot be pickled.
 
     Raises:
@@ -103,17 +108,17 @@ def plan(
     """
     begun = time.monotonic()
     task = Task.of(model, loss_fn, optimizer, budget=budget, precision=precision, device=device, factory=factory)
-    if batch_size == "auto":
-        made = _for_fastest_size(task, data, sample, lengths)
-        return replace(made, planning_seconds=time.monotonic() - begun)
-    workload = read_workload(model, data=data, sample=sample, lengths=lengths, batch_size=_checked(batch_size))
-    workload = task.fitted(workload)
-    known = cache.cached(task.fingerprint(workload), task.budget, budget)
-    if known is not None:
-        return replace(known, planning_seconds=time.monotonic() - begun)
-    made = replace(_make(task, workload), planning_seconds=time.monotonic() - begun)
-    cache.keep(made, budget)
-    return made
+    read = partial(read_workload, model, data=data, sample=sample, lengths=lengths, batch_first=batch_first)
+    sizes = sizes_to_try(data, lengths) if batch_size == "auto" else [_checked(batch_size)]
+    asked = f"{budget}, auto" if batch_size == "auto" else budget
+    workload = task.fitted(read(batch_size=sizes[0]))
+    name = task.fingerprint(workload)
+    made = cache.cached(name, task.budget, asked)
+    if made is None:
+        made = _for_fastest_size(task, read, sizes) if batch_size == "auto" else _make(task, workload)
+        made = replace(made, fingerprint=name)
+        cache.keep(made, asked)
+    return replace(made, planning_seconds=time.monotonic() - begun)
 
 
 def fits(
@@ -128,6 +133,7 @@ def fits(
     budget: int | str | None = None,
     precision: str = "float32",
     device: torch.device | str | None = None,
+    batch_first: bool | None = None,
     factory: Factory | None = None,
 ) -> Fit:
     """Say whether training fits into a budget at all, and why, without a search for the fastest way.
@@ -135,10 +141,10 @@ def fits(
     The arguments are those of `plan`. A few small probes tell what the leanest way of training takes.
     """
     task = Task.of(model, loss_fn, optimizer, budget=budget, precision=precision, device=device, factory=factory)
-    workload = read_workload(model, data=data, sample=sample, lengths=lengths, batch_size=_checked(batch_size))
-    workload = task.fitted(workload)
+    read = partial(read_workload, model, data=data, sample=sample, lengths=lengths, batch_first=batch_first)
+    workload = task.fitted(read(batch_size=_checked(batch_size)))
     try:
-        with _planning(task, workload) as planning:
+        with _planning(task, workload, foreach=False if task.copies_for_foreach else None) as planning:
             least = planning.floor()
     except DoesNotFitError as error:
         return Fit(fits=False, why=f"{error.what}: {error.why}", floor=error.floor)
@@ -165,7 +171,7 @@ class _Planning:
         self._margin = _MARGIN
         small = task.parameters < _SMALL_PARAMETERS and workload.longest <= _SMALL_STEPS
         self._seconds = _SMALL_SECONDS if small else _SECONDS
-        self._buckets = buckets_of(workload.rows, workload.steps, workload.repeats)
+        self._buckets = buckets_of(workload.rows, workload.steps, workload.repeats, bounds=workload.bounds)
 
     def make(self) -> Plan:
         """Probe, search, prove, correct.
@@ -180,17 +186,20 @@ class _Planning:
         chosen = self._time_finalists(self._chosen())
         before = self._peak(chosen)
         proof: Proof | None = None
+        proved, fits = chosen, False
         for _ in range(_ROUNDS):
             left = max(_LEAST_PROOF_SECONDS, self._seconds - self._calibration.seconds)
             proof = prove(chosen, self._calibration, self._workload, room=self._room, seconds=left)
             self._margin = _MARGIN + _UNPROVED_MARGIN * (1 - min(1.0, proof.share))
-            again = self._chosen()
-            same = [one.choice for one in again] == [one.choice for one in chosen]
-            chosen = again
-            if same or (proof.exact and abs(proof.error) < _PROOF_AGREES):
+            proved = self._again(chosen)
+            chosen = self._chosen()
+            fits = all(one.bytes <= self._allowed for one in proved)
+            if fits and _seconds_of(proved) <= _WORTH * _seconds_of(chosen):
                 break
+        if fits:  # a little slower, maybe, but run
+            chosen = proved
         assert proof is not None
-        return self._plan(chosen, proof, before)
+        return self._plan(chosen, replace(proof, exact=proof.exact and fits), before)
 
     def floor(self) -> int:
         """The peak with one sequence at a time, in the leanest way.
@@ -210,10 +219,21 @@ class _Planning:
     def _candidates(self, bucket: Bucket) -> list[Found]:
         return list(candidates(bucket, self._calibration.models, self._workload.batch_bytes))
 
+    @property
+    def _allowed(self) -> float:
+        """Predicted bytes that a choice may take."""
+        return (self._task.budget.left - self._beside - _MARGIN_BYTES) / (1 + self._margin)
+
+    def _again(self, chosen: list[Found]) -> list[Found]:
+        """The same choices, with what they take as the models have it now."""
+        found = []
+        for one in chosen:
+            every = self._candidates(one.bucket)
+            found.append(next(other for other in every if other.choice == one.choice))
+        return found
+
     def _search(self) -> list[Found | None]:
-        task, workload = self._task, self._workload
-        allowed = (task.budget.left - self._beside - _MARGIN_BYTES) / (1 + self._margin)
-        return search(self._buckets, self._calibration.models, workload.batch_bytes, allowed)
+        return search(self._buckets, self._calibration.models, self._workload.batch_bytes, self._allowed)
 
     def _chosen(self) -> list[Found]:
         found = self._search()
@@ -347,6 +367,10 @@ def _make(task: Task, workload: Workload) -> Plan:
             return planning.make()
 
 
+def _seconds_of(found: list[Found]) -> float:
+    return sum(one.seconds for one in found)
+
+
 @contextmanager
 def _planning(task: Task, workload: Workload, *, foreach: bool | None = None) -> Iterator[_Planning]:
     """A plan being made, with a child to probe with, inside the budget."""
@@ -365,6 +389,7 @@ def _no_room_to_probe(task: Task, child: int) -> DoesNotFitError:
     parts = (
         Component("held by this process", task.budget.held),
         Component("a child that probes", max(child, task.budget.held) + _LEAST_ROOM),
+        Component("its gradients and optimizer", _TRAINED_COPIES * task.parameter_bytes),
         Component("left free meanwhile", _BESIDE),
     )
     return does_not_fit(task.budget, sum(one.bytes for one in parts), parts, ())
@@ -386,24 +411,24 @@ def _checked(batch_size: object) -> int:
     return batch_size
 
 
-def _for_fastest_size(task: Task, data: Any, sample: Any, lengths: ArrayLike | None) -> Plan:  # noqa: ANN401
+def _for_fastest_size(task: Task, read: Callable[..., Workload], sizes: Sequence[int]) -> Plan:
     """The plan of the batch size of highest throughput that fits, with those that were tried."""
     tried: list[SizeTried] = []
     best: tuple[float, Plan] | None = None
-    for size in sizes_to_try(data, lengths):
-        workload = read_workload(task.model, data=data, sample=sample, lengths=lengths, batch_size=size)
-        workload = task.fitted(workload)
+    for size in [*sizes, 1]:
+        if size == 1 and best is not None:
+            break
+        workload = task.fitted(read(batch_size=size))
         try:
             made = _make(task, workload)
         except DoesNotFitError:
+            if size == 1:
+                raise
             tried.append(SizeTried(size, fits=False, steps_per_second=0.0))
-            break
-        steps = float((workload.rows * workload.steps).sum()) * workload.repeats
-        speed = steps / made.seconds_per_epoch
+            continue
+        speed = workload.epoch_steps / made.seconds_per_epoch
         tried.append(SizeTried(size, fits=True, steps_per_second=speed))
         if best is None or speed > best[0] * _WORTH:
             best = speed, made
-    if best is None:
-        workload = read_workload(task.model, data=data, sample=sample, lengths=lengths, batch_size=1)
-        return _make(task, workload)  # or the error that says why not
+    assert best is not None
     return replace(best[1], sizes_tried=tuple(tried))

@@ -15,7 +15,9 @@ from typing import Any, Self
 import torch
 
 from lowtide.errors import LowtideError
+from lowtide.memory.scratch import why_no_scratch
 from lowtide.planning.subject import Factory, Subject, write_subject
+from lowtide.planning.torch_settings import torch_settings
 from lowtide.planning.trial import OVER, Reading, Trial
 
 _IMPORTED = {"torch", "lowtide"}
@@ -41,7 +43,9 @@ class Prober:
             settled: Whether the allocator is settled, as it is here.
             factory: Makes the subject where it cannot be pickled.
         """
-        self._folder = tempfile.TemporaryDirectory(prefix="lowtide-plan-")
+        parameters = [*subject.model.parameters(), *subject.model.buffers()]
+        size = 4 * sum(one.numel() * one.element_size() for one in parameters)
+        self._folder = tempfile.TemporaryDirectory(prefix="lowtide-plan-", dir=_place_for(size))
         self._child: subprocess.Popen[str] | None = None
         self.base = 0
         """What the child held before its first step."""
@@ -50,6 +54,7 @@ class Prober:
             "bytes": allowed,
             "threads": torch.get_num_threads(),
             "settled": settled,
+            "torch": torch_settings(),
             "modules": sorted(name for name in sys.modules if name.partition(".")[0] in _IMPORTED),
         }
         (Path(self._folder.name) / "limits.json").write_text(json.dumps(limits), encoding="utf-8")
@@ -74,12 +79,12 @@ class Prober:
             errors = (Path(self._folder.name) / "errors.txt").open("w", encoding="utf-8")
             with errors:
                 self._child = subprocess.Popen(  # noqa: S603 - this interpreter, on a folder made here
-                    [sys.executable, "-m", "lowtide.planning._child", self._folder.name],
+                    [sys.executable, "-P", "-m", "lowtide.planning._child", self._folder.name],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=errors,
                     text=True,
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(place or str(Path.cwd()) for place in sys.path)},
                 )
             self.base = int(self._read()["ready"])
         return self.base
@@ -132,3 +137,10 @@ class Prober:
         self._child.stdout.close()
         self._child.wait()
         self._child = None
+
+
+def _place_for(size: int) -> str | None:
+    """A folder on a disk with room for what a child is given; the system's own where none is: it may lie in RAM."""
+    places = [Path(tempfile.gettempdir()), Path("/var/tmp"), Path.cwd()]  # noqa: S108 - a folder is made in it
+    found = next((place for place in places if why_no_scratch(size, place) is None), None)
+    return None if found is None else str(found)

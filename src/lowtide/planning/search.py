@@ -17,6 +17,8 @@ Ints = NDArray[np.int64]
 _MOST_BUCKETS = 10
 _EVEN_CUTS = 8
 """Micro-batches up to which every number is tried; beyond, powers of two."""
+_SELDOM = 1e-3
+"""How often a batch comes that this epoch has not: so seldom that it decides nothing but how itself is run."""
 _SAME = 0.01
 """Relative difference in time below which fewer bytes win."""
 
@@ -54,8 +56,16 @@ class Found:
     """Of all its batches in an epoch."""
 
 
-def buckets_of(rows: Ints, steps: Ints, repeats: float) -> tuple[Bucket, ...]:
-    """Group batches by their lengths, ascending: edges lie the closer together the fewer lengths there are."""
+def buckets_of(rows: Ints, steps: Ints, repeats: float, *, bounds: int = 0) -> tuple[Bucket, ...]:
+    """Group batches by their lengths, ascending: edges lie the closer together the fewer lengths there are.
+
+    Args:
+        rows: Sequences of each batch.
+        steps: And the steps it is padded to.
+        repeats: How often these batches make up an epoch.
+        bounds: How many at the end are no batches of this epoch: others may have such.
+    """
+    counts = np.where(np.arange(len(steps)) < len(steps) - bounds, repeats, _SELDOM)
     steps = np.maximum(steps, 1)  # a batch of sequences without a step is run as one step
     longest, shortest = int(steps.max()), int(steps.min())
     ratio = max(1.25, (longest / shortest) ** (1 / _MOST_BUCKETS) * 1.0001)
@@ -72,7 +82,7 @@ def buckets_of(rows: Ints, steps: Ints, repeats: float) -> tuple[Bucket, ...]:
         if here.any():
             lengths = steps[here]
             found.append(
-                Bucket(int(lengths.max()), int(rows[here].max()), len(lengths) * repeats, float(lengths.mean()))
+                Bucket(int(lengths.max()), int(rows[here].max()), float(counts[here].sum()), float(lengths.mean()))
             )
     return tuple(found)
 
@@ -122,11 +132,11 @@ def row_counts(rows: int) -> list[int]:
 
 
 def _kept_counts(manner: Manner, steps: int) -> list[int]:
-    """Numbers of kept chunks worth trying: none, and shares of all."""
+    """Numbers of kept chunks worth trying: none, and shares of all; keeping all is running whole by another name."""
     if manner.chunk_steps is None:
         return [0]
     chunks = chunks_of(manner.choice(steps, 1))
-    return sorted({0, *(round(chunks * share / 8) for share in range(1, 9))})
+    return sorted({0, *(round(chunks * share / 8) for share in range(1, 8))} - {chunks})
 
 
 def _best(found: list[Found], allowed: float) -> Found | None:

@@ -61,6 +61,19 @@ class Workload:
     """What loads the batches, where it is Lowtide's."""
     prefetch_bytes: int | None = None
     """What that loader is to make ahead."""
+    bounds: int = 0
+    """How many of the sizes, at the end, are of no batch of this epoch: others may have such."""
+
+    @property
+    def batches(self) -> float:
+        """In an epoch."""
+        return self.repeats * (len(self.rows) - self.bounds)
+
+    @property
+    def epoch_steps(self) -> float:
+        """Steps of all batches of an epoch, padding included."""
+        of_epoch = slice(len(self.rows) - self.bounds)
+        return float((self.rows[of_epoch] * self.steps[of_epoch]).sum()) * self.repeats
 
     @property
     def longest(self) -> int:
@@ -100,6 +113,7 @@ def read_workload(
     sample: Any = None,  # noqa: ANN401 - a batch
     lengths: ArrayLike | None = None,
     batch_size: int,
+    batch_first: bool | None = None,
 ) -> Workload:
     """Look at the data, or at a sample and lengths.
 
@@ -112,7 +126,8 @@ def read_workload(
             why="a plan is made for batches of known sizes",
             fix="give data= (a Store, a loader, a Dataset or a DataLoader), or sample=batch with lengths=",
         )
-    batch_first = layout_of(model)
+    if batch_first is None:
+        batch_first = layout_of(model)
     if data is not None:
         with _undrawn(data):
             return _of_data(data, lengths, batch_size, batch_first=batch_first)
@@ -207,7 +222,8 @@ def _of_loader(loader: Loader, batch_size: int) -> Workload:
         pattern=pattern,
         rows=np.append(found[:, 0], rows),
         steps=np.append(found[:, 1], longest),
-        repeats=len(loader) / (len(found) + 1),
+        repeats=len(loader) / len(found),
+        bounds=1,
         batch_size=rows if loader.settings.max_padded_steps is None else int(found[:, 0].max()),
         ring_bytes=loader.ring_bytes,
         told=f"a store's loader, {len(loader)} batches an epoch",
@@ -318,7 +334,8 @@ def _fixed(pattern: Pattern, batch_size: int, *, count: int | None = None) -> Wo
 def _of_drafts(pattern: Pattern, drafts: Drafts, batch_size: int, *, told: str) -> Workload:
     found = np.array([*islice(sizes_of(drafts, 0), _MOST_BATCHES), drafts.largest()], dtype=np.int64)
     _check_size(batch_size, int(found[:, 0].max()))
-    return Workload(pattern, found[:, 0], found[:, 1], drafts.count(0) / len(found), batch_size, 0, told)
+    repeats = drafts.count(0) / (len(found) - 1)
+    return Workload(pattern, found[:, 0], found[:, 1], repeats, batch_size, 0, told, bounds=1)
 
 
 def _drafts_of(lengths: Ints, batch_size: int) -> Drafts:
@@ -332,7 +349,7 @@ def _unsorted(pattern: Pattern, lengths: Ints, batch_size: int, *, told: str) ->
     batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)][:_MOST_BATCHES]
     rows = np.array([*map(len, batches), min(batch_size, len(lengths))])
     steps = np.array([*(part.max() for part in batches), lengths.max()])
-    return Workload(pattern, rows, steps, len(lengths) / batch_size / len(rows), batch_size, 0, told)
+    return Workload(pattern, rows, steps, len(lengths) / batch_size / len(batches), batch_size, 0, told, bounds=1)
 
 
 def _checked(lengths: ArrayLike) -> Ints:

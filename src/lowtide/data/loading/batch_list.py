@@ -144,7 +144,7 @@ class BatchList:
         if size.count is not None:
             return min(size.count, self._items.count), longest
         assert size.padded_steps is not None
-        return max(1, size.padded_steps // longest), longest
+        return -(-size.padded_steps // longest), longest  # rounded up: of shorter ones, more may come
 
     def most_rows(self) -> int:
         """Sequences that no batch exceeds."""
