@@ -16,7 +16,8 @@ from lowtide.planning.workload import read_workload
 
 _OTHER_BATCHES = 2
 _LEAST = 72 << 20
-"""Bytes beside two interpreters without which planning has no room."""
+"""Bytes beside two interpreters, and what a child's first step makes of the parameters, without which planning has no
+room."""
 
 
 def run_case(number: int, group: str | None) -> dict[str, Any]:
@@ -38,7 +39,8 @@ def run_case(number: int, group: str | None) -> dict[str, Any]:
     begun = time.monotonic()
     floor = lowtide.fits(model, case.loss(), **asked)
     fit_seconds = time.monotonic() - begun
-    budget = int(max(floor.floor, 2 * held() + _LEAST) * case.room)
+    parameters = sum(one.numel() * one.element_size() for one in model.parameters())
+    budget = int(max(floor.floor, 2 * held() + _LEAST + 4 * parameters) * case.room)
     if group is not None:
         set_limit(Path(group), budget)
     planning: dict[str, Any] = {}
