@@ -13,9 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import lowtide
+from lowtide.memory import held
 
 Head = Literal["per step", "pooled", "vocabulary"]
 
+_LEAST = 72 << 20
+"""Bytes beside two interpreters, and what a child's first step makes of the parameters, without which planning has no
+room."""
 _MOST_WORK = 1.2e12
 """Floating-point operations of the largest batch: seconds, not hours."""
 _LEAST_GRAPH = 150e6
@@ -82,6 +86,22 @@ class Case:
         """The optimizer."""
         made: torch.optim.Optimizer = getattr(torch.optim, self.optimizer)(model.parameters(), lr=1e-4)
         return made
+
+    def question(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        """What `lowtide.plan` and `lowtide.fits` are asked, but for the budget."""
+        lengths = self.sequence_lengths()
+        return {
+            "optimizer": optimizer,
+            "sample": self.batch(min(4, self.batch_size), int(min(lengths.max(), 64)), seed=0),
+            "lengths": lengths,
+            "batch_size": self.batch_size,
+            "precision": self.precision,
+        }
+
+    def budget(self, model: nn.Module, floor: int) -> int:
+        """The budget, from the least that anything fits into and what planning itself needs."""
+        parameters = sum(one.numel() * one.element_size() for one in model.parameters())
+        return int(max(floor, 2 * held() + _LEAST + 4 * parameters) * self.room)
 
     def batch(self, rows: int, steps: int, *, seed: int) -> dict[str, Any]:
         """A batch padded to so many steps, its sequences a little shorter."""

@@ -15,9 +15,6 @@ from lowtide.memory import held, watch
 from lowtide.planning.workload import read_workload
 
 _OTHER_BATCHES = 2
-_LEAST = 72 << 20
-"""Bytes beside two interpreters, and what a child's first step makes of the parameters, without which planning has no
-room."""
 
 
 def run_case(number: int, group: str | None) -> dict[str, Any]:
@@ -29,18 +26,11 @@ def run_case(number: int, group: str | None) -> dict[str, Any]:
     model = case.model()
     optimizer = case.make_optimizer(model)
     lengths = case.sequence_lengths()
-    asked: dict[str, Any] = {
-        "optimizer": optimizer,
-        "sample": case.batch(min(4, case.batch_size), int(min(lengths.max(), 64)), seed=0),
-        "lengths": lengths,
-        "batch_size": case.batch_size,
-        "precision": case.precision,
-    }
+    asked = case.question(optimizer)
     begun = time.monotonic()
     floor = lowtide.fits(model, case.loss(), **asked)
     fit_seconds = time.monotonic() - begun
-    parameters = sum(one.numel() * one.element_size() for one in model.parameters())
-    budget = int(max(floor.floor, 2 * held() + _LEAST + 4 * parameters) * case.room)
+    budget = case.budget(model, floor.floor)
     if group is not None:
         set_limit(Path(group), budget)
     planning: dict[str, Any] = {}

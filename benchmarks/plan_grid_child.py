@@ -22,7 +22,7 @@ import lowtide
 from benchmarks.plan_case import Case, draw_case
 from benchmarks.plan_rivals_child import batches_of
 from lowtide.errors import LowtideError
-from lowtide.memory import held, watch
+from lowtide.memory import watch
 from lowtide.planning.manner import Manner, chunks_of
 from lowtide.planning.search import row_counts
 from lowtide.planning.task import Task
@@ -30,8 +30,6 @@ from lowtide.planning.workload import Workload, read_workload
 from lowtide.step.choice import Choice
 
 _SAMPLES = 3
-_LEAST = 72 << 20
-"""Bytes beside two interpreters without which planning has no room."""
 _HOPELESS = 3.0
 """Time, in that of the fastest so far that fits, above which fewer rows of the same way of running are not tried."""
 _NEAR = 1.3
@@ -91,15 +89,9 @@ def run_grid(number: int) -> dict[str, Any]:
     model = case.model()
     optimizer = case.make_optimizer(model)
     lengths = case.sequence_lengths()
-    asked: dict[str, Any] = {
-        "optimizer": optimizer,
-        "sample": case.batch(min(4, case.batch_size), int(min(lengths.max(), 64)), seed=0),
-        "lengths": lengths,
-        "batch_size": case.batch_size,
-        "precision": case.precision,
-    }
+    asked = case.question(optimizer)
     floor = lowtide.fits(model, case.loss(), **asked)
-    budget = int(max(floor.floor, 2 * held() + _LEAST) * case.room)
+    budget = case.budget(model, floor.floor)
     plan = lowtide.plan(model, case.loss(), budget=budget, **asked)
     workload = read_workload(model, sample=asked["sample"], lengths=lengths, batch_size=case.batch_size)
     task = Task.of(model, case.loss(), optimizer, budget=budget, precision=case.precision, device=None, factory=None)

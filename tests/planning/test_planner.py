@@ -27,7 +27,7 @@ from lowtide.errors import LowtideError
 from lowtide.memory import held, watch
 from lowtide.memory.sizes import in_words
 from lowtide.nn.losses import mae, mse
-from lowtide.planning import DoesNotFitError, Plan, planner
+from lowtide.planning import DoesNotFitError, Plan, maker
 from lowtide.planning.search import row_counts
 from lowtide.planning.workload import read_workload
 from tests.data.loading_cases import told
@@ -148,7 +148,7 @@ def no_child(monkeypatch: pytest.MonkeyPatch, kept_in: Path) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AskedError
 
-    monkeypatch.setattr(planner, "Prober", refuse)
+    monkeypatch.setattr(maker, "Prober", refuse)
     monkeypatch.setenv(CACHE, str(kept_in))
 
 
