@@ -18,6 +18,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -214,4 +215,9 @@ def _let_go() -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    try:
+        main(Path(sys.argv[1]))
+    except BaseException:  # noqa: BLE001 - told to whoever asked; what libraries say when they unload would hide it
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)

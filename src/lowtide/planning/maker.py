@@ -32,6 +32,8 @@ _LEAST_ROOM = 16 << 20
 """Bytes without which a child could not run the smallest trial."""
 _TRAINED_COPIES = 4
 """Of the parameters, that a child makes in its first step, at most: gradients, states, what an optimizer works in."""
+_CHILD_BYTES = 256 << 20
+"""Of a child that died before it could say what it holds."""
 _ENDLESS = 1 << 62
 _MARGIN = 0.015
 """Share by which a predicted growth is raised: peaks scatter with the order of batches and the kernel's counts."""
@@ -276,7 +278,7 @@ def planning(task: Task, workload: Workload, *, foreach: bool | None = None) -> 
 def _no_room_to_probe(task: Task, child: int) -> DoesNotFitError:
     parts = (
         Component("held by this process", task.budget.held),
-        Component("a child that probes", max(child, task.budget.held) + _LEAST_ROOM),
+        Component("a child that probes", (child or _CHILD_BYTES) + _LEAST_ROOM),
         Component("its gradients and optimizer", _TRAINED_COPIES * task.parameter_bytes),
         Component("left free meanwhile", _BESIDE),
     )

@@ -20,7 +20,7 @@ from lowtide.planning.subject import Factory, Subject, write_subject
 from lowtide.planning.torch_settings import torch_settings
 from lowtide.planning.trial import OVER, Reading, Trial
 
-_IMPORTED = {"torch", "lowtide"}
+_IMPORTED = {"torch"}
 """Packages of which a child imports all modules that are imported here."""
 _KILLED = -9
 _SHOWN = 2000
