@@ -28,7 +28,7 @@ from lowtide.planning.workload import Workload
 
 _BESIDE = 32 << 20
 """Bytes of the budget that planning leaves free."""
-_LEAST_ROOM = 16 << 20
+_LEAST_ROOM = 48 << 20
 """Bytes without which a child could not run the smallest trial."""
 _TRAINED_COPIES = 4
 """Of the parameters, that a child makes in its first step, at most: gradients, states, what an optimizer works in."""
