@@ -169,14 +169,11 @@ class PlanMaker:
 
     def _faster_with(self, chosen: list[Found]) -> int | None:
         """The least budget at which an epoch would be faster by `_FASTER`, as the models have it."""
-        wanted = sum(one.seconds for one in chosen) / _FASTER
-        every = [(self._candidates(one.bucket), one) for one in chosen]
-        levels = sorted(
-            {one.bytes for found, _ in every for one in found if one.bytes > max(now.bytes for now in chosen)}
-        )
-        for level in levels:
-            seconds = sum(min(one.seconds for one in found if one.bytes <= level) for found, _ in every)
-            if seconds <= wanted:
+        wanted = _seconds_of(chosen) / _FASTER
+        worst = max(one.bytes for one in chosen)
+        every = [self._candidates(one.bucket) for one in chosen]
+        for level in sorted({one.bytes for found in every for one in found if one.bytes > worst}):
+            if _seconds_of([min(_below(found, level), key=lambda one: one.seconds) for found in every]) <= wanted:
                 return self._task.budget.held + self._raised(level + self._beside)
         return None
 
@@ -252,7 +249,7 @@ class PlanMaker:
             components=parts,
             prefetch_bytes=workload.prefetch_bytes,
             foreach=calibration.foreach,
-            seconds_per_epoch=sum(one.seconds for one in chosen) + batches * calibration.optimizer_seconds,
+            seconds_per_epoch=_seconds_of(chosen) + batches * calibration.optimizer_seconds,
             sure=_how_sure(proof, workload, list(calibration.refused.values())),
             faster_with=self._faster_with(chosen),
             offers=self._offers(parts, streams=any(one.choice.chunk_steps is not None for one in chosen)),
@@ -293,3 +290,7 @@ def _how_sure(proof: Proof, workload: Workload, refused: list[LowtideError]) -> 
 
 def _seconds_of(found: list[Found]) -> float:
     return sum(one.seconds for one in found)
+
+
+def _below(found: list[Found], level: float) -> list[Found]:
+    return [one for one in found if one.bytes <= level]
